@@ -1,0 +1,1 @@
+//! What attention means: scores, normalisers, scopes, positions, the catalogue and the plain reference.

@@ -1,0 +1,2 @@
+//! The `regard` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Readers of the files people already have, vocabularies and batches.

@@ -1,0 +1,1 @@
+//! How attention runs: tiled forward and backward on CPU.

@@ -1,0 +1,1 @@
+//! Accumulators of evaluation counts: update, merge, finish.

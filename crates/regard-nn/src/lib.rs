@@ -1,0 +1,1 @@
+//! Tape, layers, losses, optimisers, schedules and checkpoints.

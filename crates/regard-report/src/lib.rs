@@ -1,0 +1,1 @@
+//! Serialisable results and their writers: JSON, HTML, SVG, CSV, NPZ.

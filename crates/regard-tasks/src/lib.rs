@@ -1,0 +1,1 @@
+//! One module a task: configuration, wiring, train, evaluate, predict.

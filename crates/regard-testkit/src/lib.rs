@@ -1,0 +1,1 @@
+//! Tolerances, gradient checker, strategies and golden reader for the tests.

@@ -1,0 +1,1 @@
+//! A self-contained page to look into attention, made from a report.

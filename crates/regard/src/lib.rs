@@ -1,0 +1,1 @@
+//! Attention, all of it: the front door of the toolkit.
