@@ -1,0 +1,172 @@
+//! Aligned memory that goes back to a pool when dropped.
+//!
+//! Training allocates the same sizes at every step; taking them fresh from the system costs
+//! page faults that rival the arithmetic. A [`Buffer`] is taken from a process-wide pool, by
+//! size class, and returned to it on drop. Memory is zeroed when it first comes from the
+//! system, so what a recycled buffer holds is arbitrary but always initialised.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// A cache line, and the widest SIMD register.
+pub const ALIGNMENT: usize = 64;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+    impl Sealed for u32 {}
+}
+
+/// Types a [`Buffer`] can hold: every bit pattern, all zeros among them, is a value.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {}
+impl Element for f32 {}
+impl Element for f64 {}
+impl Element for u32 {}
+
+type FreeList = HashMap<usize, Vec<Block>>;
+
+/// A block of memory from the system; freed only by the pool.
+struct Block(NonNull<u8>);
+// SAFETY: a block is plain memory with one owner.
+unsafe impl Send for Block {}
+
+static POOL: LazyLock<Mutex<FreeList>> = LazyLock::new(|| Mutex::new(HashMap::new()));
+static FROM_SYSTEM: AtomicUsize = AtomicUsize::new(0);
+
+fn pool() -> std::sync::MutexGuard<'static, FreeList> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rounds up to one of four sizes per power of two, so that batches of about the same size
+/// share blocks and at most a fifth of a block is idle.
+fn size_class(bytes: usize) -> usize {
+    let bytes = bytes.max(256);
+    let step = (bytes.next_power_of_two() / 8).max(ALIGNMENT);
+    bytes.div_ceil(step) * step
+}
+
+/// How many blocks were taken from the system since the process began. It stops growing once
+/// a training loop is warm.
+pub fn blocks_from_system() -> usize {
+    FROM_SYSTEM.load(Ordering::Relaxed)
+}
+
+/// Gives every idle block back to the system.
+pub fn trim_pool() {
+    for (class, blocks) in pool().drain() {
+        for block in blocks {
+            // SAFETY: the block was allocated in `Buffer::stale` with this class and alignment.
+            unsafe { dealloc(block.0.as_ptr(), layout(class)) };
+        }
+    }
+}
+
+fn layout(class: usize) -> Layout {
+    Layout::from_size_align(class, ALIGNMENT).expect("a size class is a valid layout")
+}
+
+/// `len` elements in 64-byte aligned, pooled memory.
+#[derive(Debug)]
+pub struct Buffer<T: Element> {
+    ptr: NonNull<T>,
+    len: usize,
+    class: usize,
+}
+
+// SAFETY: a buffer owns its memory, and T is Send and Sync.
+unsafe impl<T: Element> Send for Buffer<T> {}
+// SAFETY: as above; shared access only reads.
+unsafe impl<T: Element> Sync for Buffer<T> {}
+
+impl<T: Element> Buffer<T> {
+    /// A buffer whose contents are arbitrary values left by an earlier use.
+    pub fn stale(len: usize) -> Self {
+        let class = size_class(len * size_of::<T>());
+        let recycled = pool().get_mut(&class).and_then(Vec::pop);
+        let block = recycled.unwrap_or_else(|| {
+            FROM_SYSTEM.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: a size class is never zero.
+            let raw = unsafe { alloc_zeroed(layout(class)) };
+            Block(NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout(class))))
+        });
+        Self { ptr: block.0.cast(), len, class }
+    }
+
+    /// A buffer of zeros.
+    pub fn zeroed(len: usize) -> Self {
+        let mut buffer = Self::stale(len);
+        // SAFETY: the memory is ours, and all-zero bits are a value of T.
+        unsafe { std::ptr::write_bytes(buffer.ptr.as_ptr(), 0, buffer.len) };
+        let _: &mut [T] = &mut buffer;
+        buffer
+    }
+
+    /// A copy of a slice.
+    pub fn copy_of(slice: &[T]) -> Self {
+        let mut buffer = Self::stale(slice.len());
+        buffer.copy_from_slice(slice);
+        buffer
+    }
+}
+
+impl<T: Element> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        pool().entry(self.class).or_default().push(Block(self.ptr.cast()));
+    }
+}
+
+impl<T: Element> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        Self::copy_of(self)
+    }
+}
+
+impl<T: Element> Deref for Buffer<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` initialised elements lie at `ptr`, owned by us.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_the_request_and_waste_little() {
+        for bytes in [0, 1, 255, 256, 257, 1000, 4096, 5000, 1 << 20, (1 << 20) + 1] {
+            let class = size_class(bytes);
+            assert!(class >= bytes && class.is_multiple_of(ALIGNMENT));
+            assert!(bytes < 512 || class <= bytes + bytes / 4);
+        }
+    }
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_recycled() {
+        for len in [0usize, 1, 3, 17, 1000] {
+            let buffer = Buffer::<f32>::zeroed(len);
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(buffer.iter().all(|x| *x == 0.0));
+        }
+        // A size that no other test uses, so that the block cannot be taken in between.
+        let first = Buffer::<f64>::copy_of(&vec![7.0; 123_457]);
+        let place = first.as_ptr() as usize;
+        drop(first);
+        let again = Buffer::<f64>::zeroed(123_450);
+        assert_eq!(again.as_ptr() as usize, place);
+        assert!(again.iter().all(|x| *x == 0.0));
+    }
+}

@@ -1,0 +1,73 @@
+//! Splitting work into pieces whose borders never depend on the number of threads.
+//!
+//! Every piece is computed by one thread from start to end, and sums over pieces are taken in
+//! order of the pieces. So one thread and eight give the same bits.
+
+use rayon::prelude::*;
+
+/// Work below this many scalar operations is done on the calling thread: waking another costs
+/// some microseconds.
+pub const SMALL: usize = 1 << 15;
+
+/// Calls `f(i, piece)` for consecutive pieces of `chunk` elements (the last may be shorter).
+///
+/// `work` is the number of scalar operations of the whole; small work stays on this thread.
+///
+/// # Panics
+/// If `chunk` is 0 and there are elements.
+pub fn chunks<T: Send>(
+    data: &mut [T],
+    chunk: usize,
+    work: usize,
+    f: impl Fn(usize, &mut [T]) + Sync + Send,
+) {
+    if work < SMALL || data.len() <= chunk {
+        data.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, piece)| f(i, piece));
+    } else {
+        data.par_chunks_mut(chunk).enumerate().for_each(|(i, piece)| f(i, piece));
+    }
+}
+
+/// Calls `f(i, a, b)` for matching pieces of two arrays, `chunk_a` and `chunk_b` elements long.
+///
+/// # Panics
+/// If a chunk length is 0 and there are elements.
+pub fn chunks2<A: Send, B: Send>(
+    a: &mut [A],
+    chunk_a: usize,
+    b: &mut [B],
+    chunk_b: usize,
+    work: usize,
+    f: impl Fn(usize, &mut [A], &mut [B]) + Sync + Send,
+) {
+    let (ca, cb) = (chunk_a.max(1), chunk_b.max(1));
+    if work < SMALL || a.len() <= ca {
+        let pieces = a.chunks_mut(ca).zip(b.chunks_mut(cb));
+        pieces.enumerate().for_each(|(i, (x, y))| f(i, x, y));
+    } else {
+        let pieces = a.par_chunks_mut(ca).zip(b.par_chunks_mut(cb));
+        pieces.enumerate().for_each(|(i, (x, y))| f(i, x, y));
+    }
+}
+
+/// Calls `f(i)` for i in 0..n and returns the results in order.
+pub fn map<R: Send>(n: usize, work: usize, f: impl Fn(usize) -> R + Sync + Send) -> Vec<R> {
+    if work < SMALL || n <= 1 {
+        (0..n).map(f).collect()
+    } else {
+        (0..n).into_par_iter().map(f).collect()
+    }
+}
+
+/// Runs two closures, on two threads where there are two.
+pub fn join<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    rayon::join(a, b)
+}
+
+/// How many rows of `cols` elements make a piece of about 16 KiB of `f32`.
+pub fn rows_per_chunk(cols: usize) -> usize {
+    (4096 / cols.max(1)).max(1)
+}

@@ -1,0 +1,296 @@
+//! The two element types: `f32`, which is what runs, and `f64`, which is what checks it.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// A real number type that kernels are generic over.
+///
+/// For `f32` the transcendental functions are branch-free polynomials that vectorise (within
+/// 2 units in the last place for `exp`, 4 for `tanh` and `sigmoid`, 5e-7 absolute for `erf`);
+/// for `f64` they are the standard library's, so that finite differences mean something.
+pub trait Real:
+    crate::buffer::Element
+    + Debug
+    + Display
+    + Default
+    + PartialOrd
+    + Sum
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+{
+    /// 0
+    const ZERO: Self;
+    /// 1
+    const ONE: Self;
+    /// −∞, the score of a forbidden pair.
+    const NEG_INFINITY: Self;
+    /// Distance from 1 to the next number.
+    const EPSILON: Self;
+    /// `"F32"` or `"F64"`, as checkpoints spell it.
+    const DTYPE: &'static str;
+
+    /// Rounds from `f64`.
+    fn from_f64(x: f64) -> Self;
+    /// Widens to `f64`.
+    fn to_f64(self) -> f64;
+    /// Rounds from an integer.
+    #[inline(always)]
+    fn from_usize(n: usize) -> Self {
+        Self::from_f64(n as f64)
+    }
+    /// Fused `self·b + c`; a library call unless the processor has it: see [`crate::simd::fma`].
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// √x
+    fn sqrt(self) -> Self;
+    /// ln x
+    fn ln(self) -> Self;
+    /// |x|
+    fn abs(self) -> Self;
+    /// The larger one; the other where one is NaN.
+    fn max(self, other: Self) -> Self;
+    /// The smaller one; the other where one is NaN.
+    fn min(self, other: Self) -> Self;
+    /// Whether neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+    /// eˣ; 0 at −∞, NaN at NaN.
+    fn exp(self) -> Self;
+    /// tanh x
+    fn tanh(self) -> Self;
+    /// 2/√π ∫₀ˣ e^{−t²} dt
+    fn erf(self) -> Self;
+    /// σ(x) = 1 / (1 + e^{−x})
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        Self::ONE / (Self::ONE + (-self).exp())
+    }
+
+    /// One matrix product C ← β·C + α·A·B on raw strided memory, single-threaded.
+    ///
+    /// # Safety
+    /// `c` is valid for writes and `a`, `b` for reads at every index `i·rs + j·cs` of an m × n,
+    /// m × k and k × n matrix, and `c` overlaps neither.
+    #[doc(hidden)]
+    unsafe fn gemm(
+        m: usize,
+        n: usize,
+        k: usize,
+        c: (*mut Self, isize, isize),
+        beta: Self,
+        a: (*const Self, isize, isize),
+        b: (*const Self, isize, isize),
+        alpha: Self,
+    );
+}
+
+macro_rules! common {
+    ($t:ident, $dtype:literal, $gemm:path) => {
+        const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        const NEG_INFINITY: Self = $t::NEG_INFINITY;
+        const EPSILON: Self = $t::EPSILON;
+        const DTYPE: &'static str = $dtype;
+
+        #[inline(always)]
+        fn from_f64(x: f64) -> Self {
+            x as $t
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            $t::mul_add(self, b, c)
+        }
+        #[inline(always)]
+        fn sqrt(self) -> Self {
+            $t::sqrt(self)
+        }
+        #[inline(always)]
+        fn ln(self) -> Self {
+            $t::ln(self)
+        }
+        #[inline(always)]
+        fn abs(self) -> Self {
+            $t::abs(self)
+        }
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            $t::max(self, other)
+        }
+        #[inline(always)]
+        fn min(self, other: Self) -> Self {
+            $t::min(self, other)
+        }
+        #[inline(always)]
+        fn is_finite(self) -> bool {
+            $t::is_finite(self)
+        }
+
+        unsafe fn gemm(
+            m: usize,
+            n: usize,
+            k: usize,
+            c: (*mut Self, isize, isize),
+            beta: Self,
+            a: (*const Self, isize, isize),
+            b: (*const Self, isize, isize),
+            alpha: Self,
+        ) {
+            // The library reads C only when told to, so a stale buffer is fine at β = 0.
+            let read = beta != 0.0;
+            // SAFETY: the caller's contract is the library's.
+            unsafe {
+                $gemm()(
+                    m,
+                    n,
+                    k,
+                    c.0,
+                    c.2,
+                    c.1,
+                    read,
+                    a.0,
+                    a.2,
+                    a.1,
+                    b.0,
+                    b.2,
+                    b.1,
+                    beta,
+                    alpha,
+                    false,
+                    false,
+                    false,
+                    gemm_common::Parallelism::None,
+                );
+            }
+        }
+    };
+}
+
+impl Real for f32 {
+    common!(f32, "F32", gemm_f32::gemm::f32::get_gemm_fn);
+
+    /// Splits x = n·ln 2 + r, |r| ≤ ln 2 / 2, evaluates e^r as a polynomial and scales by 2ⁿ
+    /// through the exponent bits (the classical Cephes scheme).
+    #[inline(always)]
+    fn exp(self) -> Self {
+        const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it rounds to an integer
+        let x = self.min(88.722_8).max(-87.336_5);
+        let t = x * std::f32::consts::LOG2_E + ROUND;
+        let n = t - ROUND;
+        let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
+        let p = ((((1.987_569_2e-4 * r + 1.398_199_9e-3) * r + 8.333_452e-3) * r + 4.166_579_6e-2)
+            * r
+            + 1.666_666_5e-1)
+            * r
+            + 5e-1;
+        let y = p * r * r + r + 1.0;
+        // Two half steps keep the exponent in range for n = 128.
+        let bits = t.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+        let half = bits >> 1;
+        let s1 = f32::from_bits(((half + 127) << 23) as u32);
+        let s2 = f32::from_bits(((bits - half + 127) << 23) as u32);
+        let y = y * s1 * s2;
+        let y = if self < -87.336_5 { 0.0 } else { y };
+        let y = if self > 88.722_8 { f32::INFINITY } else { y };
+        if self.is_nan() { self } else { y }
+    }
+
+    /// 1 − 2/(e^{2x} + 1) away from zero, an odd polynomial near it (Cephes).
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        let a = self.abs();
+        let far = 1.0 - 2.0 / (Real::exp(2.0 * a.min(20.0)) + 1.0);
+        let far = if self < 0.0 { -far } else { far };
+        let z = self * self;
+        let near = ((((-5.704_988_7e-3 * z + 2.063_909_6e-2) * z - 5.373_971e-2) * z
+            + 1.333_144_2e-1)
+            * z
+            - 3.333_328e-1)
+            * z
+            * self
+            + self;
+        // A NaN fails the comparison and takes the branch that keeps it.
+        if a >= 0.625 { far } else { near }
+    }
+
+    /// Abramowitz and Stegun, 7.1.26: |error| ≤ 1.5e-7 before rounding.
+    #[inline(always)]
+    fn erf(self) -> Self {
+        let a = self.abs();
+        let t = 1.0 / (1.0 + 0.327_591_1 * a);
+        let p = ((((1.061_405_4 * t - 1.453_152) * t + 1.421_413_7) * t - 0.284_496_74) * t
+            + 0.254_829_6)
+            * t;
+        let y = 1.0 - p * Real::exp(-a * a);
+        if self < 0.0 { -y } else { y }
+    }
+}
+
+impl Real for f64 {
+    common!(f64, "F64", gemm_f64::gemm::f64::get_gemm_fn);
+
+    #[inline(always)]
+    fn exp(self) -> Self {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        f64::tanh(self)
+    }
+    #[inline(always)]
+    fn erf(self) -> Self {
+        libm::erf(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Real;
+
+    fn ulps(actual: f32, exact: f64) -> f64 {
+        let scale = (exact.abs() as f32).max(f32::MIN_POSITIVE);
+        let ulp = f64::from(f32::from_bits(scale.to_bits() + 1)) - f64::from(scale);
+        (f64::from(actual) - exact).abs() / ulp
+    }
+
+    #[test]
+    fn functions_stay_within_their_stated_error() {
+        let (mut e, mut t, mut s, mut r) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+        for i in -200_000..200_000 {
+            let x = i as f32 * 4.3e-4;
+            let d = f64::from(x);
+            if d.exp() < f64::from(f32::MAX) {
+                e = e.max(ulps(Real::exp(x), d.exp()));
+            }
+            t = t.max(ulps(Real::tanh(x), d.tanh()));
+            s = s.max(ulps(x.sigmoid(), 1.0 / (1.0 + (-d).exp())));
+            r = r.max((f64::from(Real::erf(x)) - libm::erf(d)).abs());
+        }
+        assert!(e <= 2.0, "exp {e}");
+        assert!(t <= 4.0, "tanh {t}");
+        assert!(s <= 4.0, "sigmoid {s}");
+        assert!(r <= 5e-7, "erf {r}");
+    }
+
+    #[test]
+    fn special_values() {
+        assert_eq!(Real::exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(Real::exp(-1000.0f32), 0.0);
+        assert_eq!(Real::exp(0.0f32), 1.0);
+        assert_eq!(Real::exp(f32::INFINITY), f32::INFINITY);
+        assert!(Real::exp(f32::NAN).is_nan());
+        assert!(Real::tanh(f32::NAN).is_nan());
+        assert_eq!(Real::tanh(f32::INFINITY), 1.0);
+        assert_eq!(Real::tanh(f32::NEG_INFINITY), -1.0);
+        assert_eq!(f32::NEG_INFINITY.sigmoid(), 0.0);
+    }
+}
