@@ -1,0 +1,258 @@
+//! One request for attention: who attends to whom, with which parts, over which memory.
+//!
+//! The plain reference and the engine take the same [`Call`], so every test can ask both.
+
+use std::ops::Range;
+
+use regard_tensor::{Key, Real};
+
+use crate::{AttnError, Normaliser, Position, Scope, Score};
+
+/// One item of a batch: its queries and keys are consecutive rows.
+///
+/// Starts count rows of the respective array; a padded batch has equal distances between
+/// starts, a packed one none to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item {
+    /// First query row.
+    pub q_start: usize,
+    /// Number of queries.
+    pub q_len: usize,
+    /// First key and value row.
+    pub kv_start: usize,
+    /// Number of keys.
+    pub kv_len: usize,
+}
+
+impl Item {
+    /// Items packed without gaps that attend to themselves: self-attention over `lengths`.
+    pub fn packed(lengths: &[usize]) -> Vec<Self> {
+        let mut start = 0;
+        let item = |&len: &usize| {
+            let item = Self { q_start: start, q_len: len, kv_start: start, kv_len: len };
+            start += len;
+            item
+        };
+        lengths.iter().map(item).collect()
+    }
+}
+
+/// The place of a score inside a batch, which scopes and positions may look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// Index of the item in the batch.
+    pub item: usize,
+    /// Index of the query head.
+    pub head: usize,
+    /// Number of queries of the item.
+    pub q_len: usize,
+    /// Number of keys of the item.
+    pub kv_len: usize,
+}
+
+/// Sizes that every item shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dims {
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads; divides `n_heads`. Query head h uses key head h / (n_heads / n_kv_heads).
+    pub n_kv_heads: usize,
+    /// Width of a query and of a key.
+    pub d_k: usize,
+    /// Width of a value and of a context.
+    pub d_v: usize,
+}
+
+impl Dims {
+    /// The key and value head that a query head uses.
+    pub fn kv_head(&self, head: usize) -> usize {
+        head / (self.n_heads / self.n_kv_heads)
+    }
+}
+
+/// Rows of one head inside a larger array: row i of head h starts at `i·row_stride + h·head_stride`.
+///
+/// `[len, heads, d]` (the natural output of a projection) has strides `heads·d` and `d`;
+/// `[heads, len, d]` has strides `d` and `len·d`.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a, T> {
+    /// The array.
+    pub data: &'a [T],
+    /// Elements between rows.
+    pub row_stride: usize,
+    /// Elements between heads.
+    pub head_stride: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// Row `row` of `head`, `width` elements.
+    #[inline(always)]
+    pub fn row(&self, row: usize, head: usize, width: usize) -> &'a [T] {
+        let start = row * self.row_stride + head * self.head_stride;
+        &self.data[start..start + width]
+    }
+}
+
+/// As [`Rows`], for writing.
+#[derive(Debug)]
+pub struct RowsMut<'a, T> {
+    /// The array.
+    pub data: &'a mut [T],
+    /// Elements between rows.
+    pub row_stride: usize,
+    /// Elements between heads.
+    pub head_stride: usize,
+}
+
+impl<T> RowsMut<'_, T> {
+    /// Row `row` of `head`, `width` elements.
+    #[inline(always)]
+    pub fn row(&mut self, row: usize, head: usize, width: usize) -> &mut [T] {
+        let start = row * self.row_stride + head * self.head_stride;
+        &mut self.data[start..start + width]
+    }
+}
+
+/// Dropout on the weights: each weight is zeroed with probability `rate`, the others divided by
+/// 1 − rate. The draw at (item, head, query, key) is a function of `key` alone, so backward
+/// replays it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    /// Probability of zeroing, in [0, 1).
+    pub rate: f64,
+    /// The random stream of this call.
+    pub key: Key,
+}
+
+impl Dropout {
+    /// The stream of one row of weights.
+    pub fn row(&self, item: usize, head: usize, query: usize) -> Key {
+        self.key.child(((item as u64) << 40) ^ ((head as u64) << 28) ^ query as u64)
+    }
+
+    /// Factor on the weight at key index `key` of a row: 0 or 1/(1 − rate).
+    #[inline(always)]
+    pub fn factor<T: Real>(&self, row: Key, key: usize) -> T {
+        if f64::from(row.uniform(key as u32)) < self.rate {
+            T::ZERO
+        } else {
+            T::from_f64(1.0 / (1.0 - self.rate))
+        }
+    }
+}
+
+/// One request: four parts, sizes, and optional dropout.
+///
+/// For each item, head, query i: `c_i = Σ_j a_ij v_j`, where
+/// `a_i = normalise(score(turn(q_i), turn(k_j)) for j in scope(i))`.
+#[derive(Clone, Copy)]
+pub struct Call<'a, T: Real> {
+    /// How alike a query and a key are.
+    pub score: &'a dyn Score<T>,
+    /// How a row of scores becomes weights.
+    pub normaliser: &'a dyn Normaliser<T>,
+    /// Which keys a query may see.
+    pub scope: &'a dyn Scope,
+    /// What the order adds.
+    pub position: &'a dyn Position<T>,
+    /// Dropout on the weights, in training.
+    pub dropout: Option<Dropout>,
+    /// Sizes.
+    pub dims: Dims,
+    /// The items of the batch.
+    pub items: &'a [Item],
+}
+
+impl<T: Real> Call<'_, T> {
+    /// Checks sizes and options against the arrays.
+    ///
+    /// # Errors
+    /// Names the argument or option at fault, what it must be and what came.
+    pub fn check(&self, q: Rows<'_, T>, k: Rows<'_, T>, v: Rows<'_, T>) -> Result<(), AttnError> {
+        let d = self.dims;
+        AttnError::size(d.n_heads > 0, "n_heads", "at least 1", d.n_heads)?;
+        AttnError::size(
+            d.n_kv_heads > 0 && d.n_heads.is_multiple_of(d.n_kv_heads),
+            "n_kv_heads",
+            format_args!("a divisor of n_heads = {}", d.n_heads),
+            d.n_kv_heads,
+        )?;
+        AttnError::size(d.d_k > 0, "d_k", "at least 1", d.d_k)?;
+        AttnError::size(d.d_v > 0, "d_v", "at least 1", d.d_v)?;
+        if let Some(dropout) = self.dropout
+            && !(0.0..1.0).contains(&dropout.rate)
+        {
+            return Err(AttnError::Option {
+                option: "dropout",
+                expected: "in [0, 1)".into(),
+                actual: dropout.rate.to_string(),
+            });
+        }
+        let q_rows = self.items.iter().filter(|i| i.q_len > 0).map(|i| i.q_start + i.q_len).max();
+        let kv_rows =
+            self.items.iter().filter(|i| i.kv_len > 0).map(|i| i.kv_start + i.kv_len).max();
+        extent("query", q, q_rows.unwrap_or(0), d.n_heads, d.d_k)?;
+        extent("key", k, kv_rows.unwrap_or(0), d.n_kv_heads, d.d_k)?;
+        extent("value", v, kv_rows.unwrap_or(0), d.n_kv_heads, d.d_v)?;
+        self.score.check(d)?;
+        self.position.check(d)?;
+        self.scope.check(self.items)
+    }
+
+    /// Number of query rows over all items.
+    pub fn n_queries(&self) -> usize {
+        self.items.iter().map(|i| i.q_len).sum()
+    }
+
+    /// For each item, the index of its first query in arrays that hold one entry a query, such
+    /// as the log-sum-exps `[n_heads, n_queries]`.
+    pub fn query_offsets(&self) -> Vec<usize> {
+        running(self.items.iter().map(|i| i.q_len))
+    }
+
+    /// For each item, where its weights `[n_heads, q_len, kv_len]` begin in the array of all
+    /// weights; one more entry holds the total.
+    pub fn weight_offsets(&self) -> Vec<usize> {
+        running(self.items.iter().map(|i| self.dims.n_heads * i.q_len * i.kv_len))
+    }
+
+    /// The place of item `item` and head `head`.
+    pub fn at(&self, item: usize, head: usize) -> At {
+        let Item { q_len, kv_len, .. } = self.items[item];
+        At { item, head, q_len, kv_len }
+    }
+}
+
+/// Sums before each entry, and the total.
+fn running(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut total = 0;
+    let mut offsets = vec![0];
+    offsets.extend(sizes.map(|n| {
+        total += n;
+        total
+    }));
+    offsets
+}
+
+fn extent<T: Copy>(
+    argument: &'static str,
+    rows: Rows<'_, T>,
+    n_rows: usize,
+    heads: usize,
+    width: usize,
+) -> Result<(), AttnError> {
+    let needed = if n_rows == 0 {
+        0
+    } else {
+        (n_rows - 1) * rows.row_stride + (heads - 1) * rows.head_stride + width
+    };
+    AttnError::size(
+        needed <= rows.data.len(),
+        argument,
+        format_args!("at least {needed} elements ({n_rows} rows, {heads} heads of {width})"),
+        rows.data.len(),
+    )
+}
+
+/// A range of queries or keys of one item.
+pub type Span = Range<usize>;

@@ -1,0 +1,62 @@
+//! Scopes: which keys a query may see.
+
+use std::fmt::Debug;
+
+use crate::AttnError;
+use crate::call::{At, Item, Span};
+
+/// What a scope says of a whole tile of queries × keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coverage {
+    /// No pair is allowed.
+    Skip,
+    /// Every pair is allowed.
+    Whole,
+    /// Ask [`Scope::allows`] pair by pair.
+    Partial,
+}
+
+/// A rule that allows or forbids each (query, key) pair.
+///
+/// [`Scope::allows`] is the truth; the hints must agree with it (tests hold them to it).
+pub trait Scope: Sync + Debug {
+    /// The name in the catalogue, such as `causal`.
+    fn name(&self) -> &'static str;
+
+    /// What the scope allows, in a line, with its numbers: `window of 2 before and 0 after`.
+    fn describe(&self) -> String {
+        self.name().into()
+    }
+
+    /// Checks that the scope can serve these items.
+    ///
+    /// # Errors
+    /// Names what is missing or too short.
+    fn check(&self, items: &[Item]) -> Result<(), AttnError> {
+        let _ = items;
+        Ok(())
+    }
+
+    /// Whether `query` may see `key`; both count from the item's start.
+    fn allows(&self, at: At, query: usize, key: usize) -> bool;
+
+    /// What holds for all pairs of a tile. `Partial` is always true, only slower.
+    fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
+        let _ = (at, queries, keys);
+        Coverage::Partial
+    }
+
+    /// A range that holds every key that one of `queries` may see, so that far tiles are not
+    /// even visited.
+    fn keys(&self, at: At, queries: Span) -> Span {
+        let _ = queries;
+        0..at.kv_len
+    }
+
+    /// A range that holds every query that may see one of `keys`: as [`Scope::keys`], seen from
+    /// the keys.
+    fn queries(&self, at: At, keys: Span) -> Span {
+        let _ = keys;
+        0..at.q_len
+    }
+}

@@ -1,0 +1,142 @@
+//! Scores: how alike a query and a key are, `s = score(q, k)`.
+//!
+//! A score has two faces. [`Score::pair`] is the truth: one query, one key, one number, with its
+//! derivative in [`Score::pair_backward`]. [`Score::tile`] is what runs: many queries and keys at
+//! once; its default calls `pair`, and tests hold any other version equal to it. The dot family
+//! says by [`Score::lowering`] that a tile is one matrix product.
+//!
+//! A score owns no parameters: it borrows them, all heads in one slice, and adds their
+//! gradient to a slice of the same length.
+
+use std::fmt::Debug;
+
+use regard_tensor::Real;
+
+use crate::{AttnError, Dims};
+
+/// How the engine may compute a whole tile of scores.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Lowering<T> {
+    /// By [`Score::tile`].
+    Tile,
+    /// As a matrix product: `s_ij = scale · Σ_c q_ic k_jc`.
+    Product {
+        /// Factor on the product.
+        scale: T,
+    },
+}
+
+/// A block of rows with a stride: row i is `data[i·stride .. i·stride + width]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row that count.
+    pub width: usize,
+    /// Elements between rows.
+    pub stride: usize,
+}
+
+impl<'a, T> Block<'a, T> {
+    /// Row `i`.
+    #[inline(always)]
+    pub fn row(&self, i: usize) -> &'a [T] {
+        &self.data[i * self.stride..i * self.stride + self.width]
+    }
+}
+
+/// As [`Block`], for writing.
+#[derive(Debug)]
+pub struct BlockMut<'a, T> {
+    /// The elements.
+    pub data: &'a mut [T],
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row that count.
+    pub width: usize,
+    /// Elements between rows.
+    pub stride: usize,
+}
+
+impl<T> BlockMut<'_, T> {
+    /// Row `i`.
+    #[inline(always)]
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        &mut self.data[i * self.stride..i * self.stride + self.width]
+    }
+}
+
+/// A score of a query and a key.
+pub trait Score<T: Real>: Sync + Debug {
+    /// The name in the catalogue, such as `scaled_dot`.
+    fn name(&self) -> &'static str;
+
+    /// The formula, in the letters of the documentation.
+    fn formula(&self) -> &'static str;
+
+    /// Checks that the score can serve these sizes.
+    ///
+    /// # Errors
+    /// Names the argument at fault.
+    fn check(&self, dims: Dims) -> Result<(), AttnError>;
+
+    /// `s(q, k)` for one query and one key of query head `head`.
+    fn pair(&self, head: usize, q: &[T], k: &[T]) -> T;
+
+    /// With upstream gradient g = ∂L/∂s, adds g·∂s/∂q to `dq`, g·∂s/∂k to `dk` and g·∂s/∂θ to
+    /// `dparams` (all heads, [`Score::n_params`] long).
+    fn pair_backward(
+        &self,
+        head: usize,
+        q: &[T],
+        k: &[T],
+        g: T,
+        dq: &mut [T],
+        dk: &mut [T],
+        dparams: &mut [T],
+    );
+
+    /// Length of the parameter gradient; 0 where the score has none.
+    fn n_params(&self) -> usize {
+        0
+    }
+
+    /// How the engine may compute a tile.
+    fn lowering(&self) -> Lowering<T> {
+        Lowering::Tile
+    }
+
+    /// `out[i·stride + j] = s(q_i, k_j)` for every pair of a tile.
+    fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {
+        for i in 0..q.rows {
+            for j in 0..k.rows {
+                out[i * stride + j] = self.pair(head, q.row(i), k.row(j));
+            }
+        }
+    }
+
+    /// The derivative of [`Score::tile`]: adds to `dq`, `dk` and `dparams`, given
+    /// `g[i·stride + j] = ∂L/∂s_ij`. Pairs with g = 0 may be passed over (forbidden pairs have 0).
+    fn tile_backward(
+        &self,
+        head: usize,
+        q: Block<'_, T>,
+        k: Block<'_, T>,
+        g: &[T],
+        stride: usize,
+        dq: &mut BlockMut<'_, T>,
+        dk: &mut BlockMut<'_, T>,
+        dparams: &mut [T],
+    ) {
+        for i in 0..q.rows {
+            for j in 0..k.rows {
+                let g = g[i * stride + j];
+                if g != T::ZERO {
+                    self.pair_backward(head, q.row(i), k.row(j), g, dq.row(i), dk.row(j), dparams);
+                }
+            }
+        }
+    }
+}
