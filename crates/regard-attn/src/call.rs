@@ -188,15 +188,24 @@ impl<T: Real> Call<'_, T> {
                 actual: dropout.rate.to_string(),
             });
         }
-        let q_rows = self.items.iter().filter(|i| i.q_len > 0).map(|i| i.q_start + i.q_len).max();
-        let kv_rows =
-            self.items.iter().filter(|i| i.kv_len > 0).map(|i| i.kv_start + i.kv_len).max();
-        extent("query", q, q_rows.unwrap_or(0), d.n_heads, d.d_k)?;
-        extent("key", k, kv_rows.unwrap_or(0), d.n_kv_heads, d.d_k)?;
-        extent("value", v, kv_rows.unwrap_or(0), d.n_kv_heads, d.d_v)?;
+        extent("query", q, self.q_rows(), d.n_heads, d.d_k)?;
+        extent("key", k, self.kv_rows(), d.n_kv_heads, d.d_k)?;
+        extent("value", v, self.kv_rows(), d.n_kv_heads, d.d_v)?;
         self.score.check(d)?;
         self.position.check(d)?;
         self.scope.check(self.items)
+    }
+
+    /// Number of rows that the array of queries must have: the last one that an item uses, plus one.
+    pub fn q_rows(&self) -> usize {
+        let used = self.items.iter().filter(|item| item.q_len > 0);
+        used.map(|item| item.q_start + item.q_len).max().unwrap_or(0)
+    }
+
+    /// As [`Call::q_rows`], for keys and values.
+    pub fn kv_rows(&self) -> usize {
+        let used = self.items.iter().filter(|item| item.kv_len > 0);
+        used.map(|item| item.kv_start + item.kv_len).max().unwrap_or(0)
     }
 
     /// Number of query rows over all items.

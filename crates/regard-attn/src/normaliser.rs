@@ -1,8 +1,12 @@
 //! Normalisers: how a row of scores becomes weights.
 
+pub(crate) mod softmax;
+
 use std::fmt::Debug;
 
 use regard_tensor::Real;
+
+pub use softmax::Softmax;
 
 /// A map from the scores of one query to its weights.
 ///

@@ -3,11 +3,21 @@
 //! A position acts at one of the places that the fixed order of work gives it; the hooks of the
 //! others do nothing.
 
+pub(crate) mod learned;
+pub(crate) mod none;
+pub(crate) mod rotary;
+pub(crate) mod sinusoidal;
+
 use std::fmt::Debug;
 
 use regard_tensor::Real;
 
 use crate::{AttnError, Dims};
+
+pub use learned::Learned;
+pub use none::NoPosition;
+pub use rotary::{Rotary, RotaryLayout};
+pub use sinusoidal::Sinusoidal;
 
 /// What the order adds, as optional hooks.
 pub trait Position<T: Real>: Sync + Debug {

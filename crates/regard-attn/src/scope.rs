@@ -1,9 +1,21 @@
 //! Scopes: which keys a query may see.
 
+pub(crate) mod and;
+pub(crate) mod causal;
+pub(crate) mod full;
+pub(crate) mod lengths;
+pub(crate) mod window;
+
 use std::fmt::Debug;
 
 use crate::AttnError;
 use crate::call::{At, Item, Span};
+
+pub use and::And;
+pub use causal::{Alignment, Causal};
+pub use full::Full;
+pub use lengths::Lengths;
+pub use window::Window;
 
 /// What a scope says of a whole tile of queries × keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

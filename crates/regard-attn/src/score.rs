@@ -8,11 +8,19 @@
 //! A score owns no parameters: it borrows them, all heads in one slice, and adds their
 //! gradient to a slice of the same length.
 
+pub(crate) mod additive;
+pub(crate) mod dot;
+pub(crate) mod scaled_dot;
+
 use std::fmt::Debug;
 
 use regard_tensor::Real;
 
 use crate::{AttnError, Dims};
+
+pub use additive::Additive;
+pub use dot::Dot;
+pub use scaled_dot::ScaledDot;
 
 /// How the engine may compute a whole tile of scores.
 #[derive(Debug, Clone, Copy, PartialEq)]

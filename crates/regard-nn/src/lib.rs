@@ -1,1 +1,18 @@
-//! Tape, layers, losses, optimisers, schedules and checkpoints.
+//! The training core: a tape of few, large operators, layers and models built from them, losses,
+//! optimisers, schedules and checkpoints.
+
+pub mod checkpoint;
+mod error;
+pub mod layers;
+pub mod models;
+pub mod ops;
+pub mod optim;
+mod params;
+mod ragged;
+pub mod schedule;
+mod tape;
+
+pub use error::NnError;
+pub use params::{Init, ParamId, ParamSpec, ParamSpecs, Params};
+pub use ragged::Ragged;
+pub use tape::{Gradients, Grads, Mode, Tape, Var};

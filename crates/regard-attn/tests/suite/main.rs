@@ -1,0 +1,12 @@
+//! What holds for every part, for all of them together, and against other implementations.
+
+mod catalogue;
+mod errors;
+mod golden;
+mod laws;
+mod parts;
+mod positions;
+mod problem;
+mod reference;
+mod scopes;
+mod scores;

@@ -1,0 +1,198 @@
+//! Scores: a tile is its pairs, and each derivative is that of its formula.
+
+use regard_attn::score::{Additive, Block, BlockMut, Lowering};
+use regard_attn::{Dims, Score};
+use regard_tensor::Real;
+use regard_testkit::{Bound, assert_close, check_gradients_of, random_vec};
+
+use crate::parts::{SCORES, n_params, score};
+
+const HEADS: usize = 3;
+/// Around the eight lanes of a vector loop, and beyond two of them.
+const WIDTHS: [usize; 7] = [1, 2, 7, 8, 9, 17, 31];
+
+fn numbers<T: Real>(seed: u64, n: usize) -> Vec<T> {
+    random_vec(seed, n).into_iter().map(T::from_f64).collect()
+}
+
+/// Five queries and seven keys, with unused numbers between the rows that would show.
+struct Tile<T> {
+    width: usize,
+    q: Vec<T>,
+    k: Vec<T>,
+    params: Vec<T>,
+}
+
+const QUERIES: usize = 5;
+const KEYS: usize = 7;
+const OUT_STRIDE: usize = 11;
+
+impl<T: Real> Tile<T> {
+    fn new(name: &str, width: usize) -> Self {
+        let rows = |seed, n: usize| {
+            let mut rows = numbers::<T>(seed, n * (width + 2));
+            rows.chunks_exact_mut(width + 2).for_each(|row| row[width..].fill(T::from_f64(1e9)));
+            rows
+        };
+        Self {
+            width,
+            q: rows(1, QUERIES),
+            k: rows(2, KEYS),
+            params: numbers(3, n_params(name, HEADS, width)),
+        }
+    }
+
+    fn q(&self) -> Block<'_, T> {
+        Block { data: &self.q, rows: QUERIES, width: self.width, stride: self.width + 2 }
+    }
+
+    fn k(&self) -> Block<'_, T> {
+        Block { data: &self.k, rows: KEYS, width: self.width, stride: self.width + 2 }
+    }
+}
+
+fn block_mut<T>(data: &mut [T], rows: usize, width: usize) -> BlockMut<'_, T> {
+    BlockMut { data, rows, width, stride: width + 2 }
+}
+
+fn tile_is_its_pairs<T: Real + Into<f64>>() {
+    for name in SCORES {
+        for width in WIDTHS {
+            let t = Tile::<T>::new(name, width);
+            let score = score(name, &t.params, width);
+            let mut out = vec![T::from_f64(5.0); (QUERIES - 1) * OUT_STRIDE + KEYS];
+            score.tile(1, t.q(), t.k(), &mut out, OUT_STRIDE);
+            for i in 0..QUERIES {
+                for j in 0..KEYS {
+                    let pair = score.pair(1, t.q().row(i), t.k().row(j));
+                    assert_eq!(out[i * OUT_STRIDE + j], pair, "{name}, width {width}");
+                    if let Lowering::Product { scale } = score.lowering() {
+                        let products = t.q().row(i).iter().zip(t.k().row(j));
+                        let sum: T = products.map(|(q, k)| *q * *k).sum();
+                        let bound = Bound::new(T::EPSILON.to_f64(), width + 2, width as f64);
+                        assert_close(&[sum * scale], &[pair], bound);
+                    }
+                }
+                // Nothing is written behind the row.
+                let row = &out[i * OUT_STRIDE..];
+                assert!(row.iter().take(OUT_STRIDE).skip(KEYS).all(|x| x.to_f64() == 5.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tile_is_its_pairs_to_the_last_bit() {
+    tile_is_its_pairs::<f64>();
+    tile_is_its_pairs::<f32>();
+}
+
+fn tile_backward_is_the_sum_of_its_pairs<T: Real + Into<f64>>() {
+    for name in SCORES {
+        for width in WIDTHS {
+            let mut t = Tile::<T>::new(name, width);
+            // A key that no query of the tile may see.
+            let forbidden = 4;
+            let first = forbidden * (width + 2);
+            t.k[first..first + width].fill(T::NEG_INFINITY * T::ZERO);
+            let score = score(name, &t.params, width);
+            let mut g = numbers::<T>(9, QUERIES * OUT_STRIDE);
+            g.chunks_exact_mut(OUT_STRIDE).for_each(|row| row[forbidden] = T::ZERO);
+
+            let (mut dq, mut dk) = (t.q.clone(), numbers::<T>(7, t.k.len()));
+            let mut dparams = numbers::<T>(8, t.params.len());
+            let (mut dq_pairs, mut dk_pairs) = (dq.clone(), dk.clone());
+            let mut dparams_pairs = dparams.clone();
+            score.tile_backward(
+                2,
+                t.q(),
+                t.k(),
+                &g,
+                OUT_STRIDE,
+                &mut block_mut(&mut dq, QUERIES, width),
+                &mut block_mut(&mut dk, KEYS, width),
+                &mut dparams,
+            );
+            for i in 0..QUERIES {
+                for j in (0..KEYS).filter(|j| *j != forbidden) {
+                    let mut dq = block_mut(&mut dq_pairs, QUERIES, width);
+                    let mut dk = block_mut(&mut dk_pairs, KEYS, width);
+                    let g = g[i * OUT_STRIDE + j];
+                    let (q, k) = (t.q().row(i), t.k().row(j));
+                    score.pair_backward(2, q, k, g, dq.row(i), dk.row(j), &mut dparams_pairs);
+                }
+            }
+            for (tile, pairs) in [(dq, dq_pairs), (dk, dk_pairs), (dparams, dparams_pairs)] {
+                assert_close(&tile, &pairs, Bound::EXACT);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tiles_derivative_is_the_sum_of_its_pairs_and_passes_over_forbidden_ones() {
+    tile_backward_is_the_sum_of_its_pairs::<f64>();
+    tile_backward_is_the_sum_of_its_pairs::<f32>();
+}
+
+#[test]
+fn gradients() {
+    for name in SCORES {
+        for width in WIDTHS {
+            let n = n_params(name, HEADS, width);
+            let inputs = [random_vec(1, width), random_vec(2, width), random_vec(3, n)];
+            let (upstream, head) = (0.7, 1);
+            let score_of = |params| score::<f64>(name, params, width);
+            // Adds to what is there.
+            let before = [random_vec(4, width), random_vec(5, width), random_vec(6, n)];
+            let [mut dq, mut dk, mut dparams] = before.clone();
+            let [q, k, params] = inputs.clone();
+            let score = score_of(&params);
+            assert_eq!(score.n_params(), n);
+            score.pair_backward(head, &q, &k, upstream, &mut dq, &mut dk, &mut dparams);
+            let added: Vec<Vec<f64>> = [dq, dk, dparams]
+                .iter()
+                .zip(&before)
+                .map(|(after, before)| after.iter().zip(before).map(|(a, b)| a - b).collect())
+                .collect();
+            let [q, k, params] = inputs;
+            check_gradients_of(
+                &mut [("q", q), ("k", k), ("params", params)],
+                |a| upstream * score_of(&a[2].1).pair(head, &a[0].1, &a[1].1),
+                &added,
+            );
+        }
+    }
+}
+
+#[test]
+fn the_additive_score_in_f32_is_within_its_functions_error() {
+    for width in WIDTHS {
+        let wide = Tile::<f64>::new("additive", width);
+        let narrow = Tile::<f32>::new("additive", width);
+        let (exact, fast) = (Additive { v: &wide.params }, Additive { v: &narrow.params });
+        let magnitude: f64 = wide.params.iter().map(|v| v.abs()).sum();
+        // Rounding of q, k, v and their sum, four units of tanh, and the sum over c.
+        let bound = Bound::f32(8 + width, magnitude);
+        for i in 0..QUERIES {
+            for j in 0..KEYS {
+                let s = fast.pair(0, narrow.q().row(i), narrow.k().row(j));
+                let exact = exact.pair(0, wide.q().row(i), wide.k().row(j));
+                assert_close(&[s], &[exact], bound);
+            }
+        }
+    }
+}
+
+#[test]
+fn names_and_formulas_are_the_catalogues() {
+    let dims = Dims { n_heads: HEADS, n_kv_heads: 1, d_k: 4, d_v: 4 };
+    for name in SCORES {
+        let params = vec![0.5f32; n_params(name, HEADS, 4)];
+        let score = score(name, &params, 4);
+        assert_eq!(score.name(), name);
+        let entry = regard_attn::catalogue::find(name).unwrap();
+        assert_eq!(score.formula(), entry.formula);
+        score.check(dims).unwrap();
+    }
+}

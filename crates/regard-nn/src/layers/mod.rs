@@ -1,0 +1,11 @@
+//! Layers: parameters with a `forward`.
+
+mod attention;
+mod basic;
+mod recurrent;
+mod transformer;
+
+pub use attention::{AttentionConfig, LayerAttention, MultiHeadAttention, ScopeConfig, ScoreKind};
+pub use basic::{Embedding, LayerNorm, Linear};
+pub use recurrent::{Gru, Lstm};
+pub use transformer::{Norm, TransformerLayer, TransformerLayerConfig};

@@ -1,0 +1,191 @@
+//! GRU over whole sequences.
+
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use regard_tensor::kernels::reduce::add_column_sums;
+use regard_tensor::{Real, ShapeError, Tensor, simd};
+
+use super::recurrent::{Direction, Steps, project, project_backward};
+use crate::{NnError, Ragged, Tape, Var};
+
+/// What backward needs, in step-major order.
+struct Kept<T: Real> {
+    steps: Steps,
+    /// σ(r), σ(z), tanh(n) and the candidate's recurrent part W_hn h + b_hn: `[total, 4h]`.
+    gates: Tensor<T>,
+    /// h after each step: `[total, h]`.
+    hidden: Tensor<T>,
+}
+
+fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
+    let h = w_hh.dim(1);
+    let total = xw.rows();
+    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let mut gates = Tensor::stale(&[total, 4 * h]);
+    let mut hidden = Tensor::stale(&[total, h]);
+    let mut recurrent = Tensor::stale(&[widest, 3 * h]);
+    let (kept, y, hw) = (gates.data_mut(), hidden.data_mut(), recurrent.data_mut());
+    for t in 0..steps.len() {
+        let (from, n) = (steps.starts[t], steps.width(t));
+        let (y_before, y_now) = y.split_at_mut(from * h);
+        let before = if t == 0 { 0 } else { steps.starts[t - 1] * h };
+        for row in hw[..n * 3 * h].chunks_exact_mut(3 * h) {
+            row.copy_from_slice(b_hh.data());
+        }
+        if t > 0 {
+            matmul(
+                MatMut::new(&mut hw[..n * 3 * h], n, 3 * h),
+                1.0,
+                1.0,
+                Mat::new(&y_before[before..before + n * h], n, h),
+                Mat::new(w_hh.data(), 3 * h, h).t(),
+            );
+        }
+        simd::vectorise(
+            #[inline(always)]
+            || {
+                let rows = kept[from * 4 * h..(from + n) * 4 * h].chunks_exact_mut(4 * h);
+                let rows = rows.zip(y_now.chunks_exact_mut(h)).zip(hw.chunks_exact(3 * h));
+                for (row, ((kept, y), hw)) in rows.enumerate() {
+                    let xw = xw.row(steps.source[from + row] as usize);
+                    let (r, rest) = kept.split_at_mut(h);
+                    let (z, rest) = rest.split_at_mut(h);
+                    let (n, un) = rest.split_at_mut(h);
+                    for j in 0..h {
+                        r[j] = (xw[j] + hw[j]).sigmoid();
+                        z[j] = (xw[h + j] + hw[h + j]).sigmoid();
+                        un[j] = hw[2 * h + j];
+                        n[j] = (xw[2 * h + j] + r[j] * un[j]).tanh();
+                    }
+                    if t == 0 {
+                        for j in 0..h {
+                            y[j] = (T::ONE - z[j]) * n[j];
+                        }
+                    } else {
+                        let old = &y_before[before + row * h..before + (row + 1) * h];
+                        for j in 0..h {
+                            y[j] = (T::ONE - z[j]) * n[j] + z[j] * old[j];
+                        }
+                    }
+                }
+            },
+        );
+    }
+    Kept { steps, gates, hidden }
+}
+
+/// Gradients of the arguments of the three gates by their input part (`[total, 3h]`) and by
+/// their recurrent part (the same but for the candidate, where r multiplies), step-major.
+fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
+    let h = w_hh.dim(1);
+    let steps = &kept.steps;
+    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let mut by_input = Tensor::stale(&[kept.gates.rows(), 3 * h]);
+    let mut by_state = Tensor::stale(&[kept.gates.rows(), 3 * h]);
+    let mut dh = Tensor::<T>::zeros(&[widest, h]);
+    let (dx_all, dh_all, carry) = (by_input.data_mut(), by_state.data_mut(), dh.data_mut());
+    for t in (0..steps.len()).rev() {
+        let (from, n) = (steps.starts[t], steps.width(t));
+        let span = from * 3 * h..(from + n) * 3 * h;
+        simd::vectorise(
+            #[inline(always)]
+            || {
+                let rows = dx_all[span.clone()].chunks_exact_mut(3 * h);
+                let rows = rows.zip(dh_all[span.clone()].chunks_exact_mut(3 * h));
+                for (row, (dx, du)) in rows.enumerate() {
+                    let at = from + row;
+                    let dy = dy.row(steps.source[at] as usize);
+                    let gates = kept.gates.row(at);
+                    let (r, z, n, un) =
+                        (&gates[..h], &gates[h..2 * h], &gates[2 * h..3 * h], &gates[3 * h..]);
+                    let carry = &mut carry[row * h..(row + 1) * h];
+                    for j in 0..h {
+                        let old = if t > 0 {
+                            kept.hidden.row(steps.starts[t - 1] + row)[j]
+                        } else {
+                            T::ZERO
+                        };
+                        let g = carry[j] + dy[j];
+                        // h = (1 − z)·n + z·h'
+                        let dn = g * (T::ONE - z[j]) * (T::ONE - n[j] * n[j]);
+                        let dz = g * (old - n[j]) * z[j] * (T::ONE - z[j]);
+                        // n = tanh(… + r·un)
+                        let dr = dn * un[j] * r[j] * (T::ONE - r[j]);
+                        dx[j] = dr;
+                        dx[h + j] = dz;
+                        dx[2 * h + j] = dn;
+                        du[j] = dr;
+                        du[h + j] = dz;
+                        du[2 * h + j] = dn * r[j];
+                        carry[j] = g * z[j];
+                    }
+                }
+            },
+        );
+        if t > 0 {
+            matmul(
+                MatMut::new(&mut carry[..n * h], n, h),
+                1.0,
+                1.0,
+                Mat::new(&dh_all[span], n, 3 * h),
+                Mat::new(w_hh.data(), 3 * h, h),
+            );
+        }
+    }
+    (by_input, by_state)
+}
+
+impl<T: Real> Tape<'_, T> {
+    /// GRU in one direction over every item of a packed batch, from zero state:
+    ///
+    /// ```text
+    /// r = σ(W_ir x + b_ir + W_hr h + b_hr)      z = σ(W_iz x + b_iz + W_hz h + b_hz)
+    /// n = tanh(W_in x + b_in + r∘(W_hn h + b_hn))      h' = (1 − z)∘n + z∘h
+    /// ```
+    ///
+    /// x `[total, d]`, w_ih `[3h, d]` (rows r, z, n), w_hh `[3h, h]`, b_ih and b_hh `[3h]`, result
+    /// `[total, h]` in x's order. Source: Cho et al. 2014, with the reset gate behind the matrix as
+    /// in PyTorch and cuDNN.
+    ///
+    /// # Errors
+    /// Names the argument whose shape does not fit.
+    pub fn gru(
+        &mut self,
+        x: Var,
+        items: &Ragged,
+        (w_ih, w_hh): (Var, Var),
+        (b_ih, b_hh): (Var, Var),
+        direction: Direction,
+    ) -> Result<Var, NnError> {
+        let (xv, wi, wh) =
+            (self.value(x).clone(), self.value(w_ih).clone(), self.value(w_hh).clone());
+        let (bi, bh) = (self.value(b_ih).clone(), self.value(b_hh).clone());
+        let (total, d, h) = (items.total(), xv.cols(), wh.cols());
+        ShapeError::expect("gru", "x", &[total, d], xv.shape())?;
+        ShapeError::expect("gru", "w_ih", &[3 * h, d], wi.shape())?;
+        ShapeError::expect("gru", "w_hh", &[3 * h, h], wh.shape())?;
+        ShapeError::expect("gru", "b_ih", &[3 * h], bi.shape())?;
+        ShapeError::expect("gru", "b_hh", &[3 * h], bh.shape())?;
+        let xw = project(&xv, &wi, &bi);
+        let kept = forward(&xw, &wh, &bh, Steps::new(items, direction));
+        drop(xw);
+        let y = kept.steps.scatter(&kept.hidden);
+        Ok(self.record(y, &[x, w_ih, w_hh, b_ih, b_hh], move |dy, grads| {
+            let (by_input, by_state) = backward(&kept, dy, &wh);
+            let first = if kept.steps.len() == 0 { 0 } else { kept.steps.width(0) };
+            if grads.wants(w_hh) && total > first {
+                let before = kept.steps.previous(&kept.hidden);
+                let n = total - first;
+                let (dw, keep) = grads.slot(w_hh);
+                let dz = Mat::new(&by_state.data()[first * 3 * h..], n, 3 * h);
+                matmul(MatMut::new(dw, 3 * h, h), keep, 1.0, dz.t(), Mat::new(before.data(), n, h));
+            }
+            if grads.wants(b_hh) {
+                add_column_sums(by_state.data(), 3 * h, grads.sum(b_hh));
+            }
+            if grads.wants(b_ih) {
+                add_column_sums(by_input.data(), 3 * h, grads.sum(b_ih));
+            }
+            project_backward(&kept.steps.scatter(&by_input), &xv, x, &wi, w_ih, grads);
+        }))
+    }
+}

@@ -1,0 +1,128 @@
+//! Linear map with bias, activation and residual in one operator.
+
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use regard_tensor::kernels::reduce::add_column_sums;
+use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
+
+use super::activation::{Activation, apply, saves_input, slope};
+use crate::{NnError, Tape, Var};
+
+impl<T: Real> Tape<'_, T> {
+    /// `y = act(x Wᵀ + b) + r`
+    ///
+    /// x `[n, d_in]`, w `[d_out, d_in]`, b `[d_out]`, r and y `[n, d_out]`.
+    /// With z the argument of act: dz = dy ∘ act'(z), dx = dz W, dW = dzᵀ x, db = Σ_rows dz, dr = dy.
+    ///
+    /// # Errors
+    /// Names the argument whose shape does not fit.
+    pub fn linear(
+        &mut self,
+        x: Var,
+        w: Var,
+        b: Option<Var>,
+        activation: Activation,
+        residual: Option<Var>,
+    ) -> Result<Var, NnError> {
+        let (xv, wv) = (self.value(x).clone(), self.value(w).clone());
+        let (n, d_in, d_out) = (xv.rows(), xv.cols(), wv.dim(0));
+        ShapeError::expect("linear", "w", &[d_out, d_in], wv.shape())?;
+        let bv = b.map(|b| self.value(b).clone());
+        if let Some(bv) = &bv {
+            ShapeError::expect("linear", "b", &[d_out], bv.shape())?;
+        }
+        let rv = residual.map(|r| self.value(r).clone());
+        if let Some(rv) = &rv {
+            ShapeError::expect("linear", "residual", &[n, d_out], rv.shape())?;
+        }
+
+        let mut y = Tensor::stale(&[n, d_out]);
+        matmul(
+            MatMut::new(y.data_mut(), n, d_out),
+            0.0,
+            1.0,
+            Mat::new(xv.data(), n, d_in),
+            Mat::new(wv.data(), d_out, d_in).t(),
+        );
+        // What backward needs beside y: z for GELU, act(z) where a residual hides it.
+        let keeps = self.records()
+            && activation != Activation::None
+            && (saves_input(activation) || rv.is_some());
+        let mut saved = if keeps { Tensor::stale(&[n, d_out]) } else { Tensor::stale(&[0, d_out]) };
+        let rows = parallel::rows_per_chunk(d_out);
+        let work = n * d_out * if activation == Activation::None { 2 } else { 20 };
+        if bv.is_some() || rv.is_some() || activation != Activation::None {
+            let bias = bv.as_ref().map(Tensor::data);
+            let residual = rv.as_ref().map(Tensor::data);
+            let step = rows * d_out;
+            let finish = |i: usize, y: &mut [T], mut saved: Option<&mut [T]>| {
+                simd::vectorise(
+                    #[inline(always)]
+                    || {
+                        for (j, row) in y.chunks_exact_mut(d_out.max(1)).enumerate() {
+                            if let Some(bias) = bias {
+                                row.iter_mut().zip(bias).for_each(|(y, b)| *y += *b);
+                            }
+                            let place = j * d_out..(j + 1) * d_out;
+                            if saves_input(activation)
+                                && let Some(saved) = &mut saved
+                            {
+                                saved[place.clone()].copy_from_slice(row);
+                            }
+                            apply(activation, row);
+                            if !saves_input(activation)
+                                && let Some(saved) = &mut saved
+                            {
+                                saved[place.clone()].copy_from_slice(row);
+                            }
+                            if let Some(residual) = residual {
+                                let from = i * step + place.start;
+                                let r = &residual[from..from + d_out];
+                                row.iter_mut().zip(r).for_each(|(y, r)| *y += *r);
+                            }
+                        }
+                    },
+                );
+            };
+            if keeps {
+                let (y, saved) = (y.data_mut(), saved.data_mut());
+                parallel::chunks2(y, step, saved, step, work, |i, y, s| finish(i, y, Some(s)));
+            } else {
+                parallel::chunks(y.data_mut(), step, work, |i, y| finish(i, y, None));
+            }
+        }
+        let saved = if keeps { saved } else { y.clone() };
+        let inputs = [Some(x), Some(w), b, residual].into_iter().flatten().collect::<Vec<_>>();
+        Ok(self.record(y, &inputs, move |dy, grads| {
+            if let Some(r) = residual {
+                grads.add(r, dy.clone());
+            }
+            let mut dz = dy.clone();
+            if activation != Activation::None {
+                let step = rows * d_out;
+                parallel::chunks(dz.data_mut(), step, work, |i, dz| {
+                    let saved = &saved.data()[i * step..i * step + dz.len()];
+                    simd::vectorise(
+                        #[inline(always)]
+                        || slope(activation, dz, saved),
+                    );
+                });
+            }
+            if let Some(b) = b
+                && grads.wants(b)
+            {
+                add_column_sums(dz.data(), d_out, grads.sum(b));
+            }
+            let dz = Mat::new(dz.data(), n, d_out);
+            if grads.wants(w) {
+                let (dw, keep) = grads.slot(w);
+                let x = Mat::new(xv.data(), n, d_in);
+                matmul(MatMut::new(dw, d_out, d_in), keep, 1.0, dz.t(), x);
+            }
+            if grads.wants(x) {
+                let (dx, keep) = grads.slot(x);
+                let w = Mat::new(wv.data(), d_out, d_in);
+                matmul(MatMut::new(dx, n, d_in), keep, 1.0, dz, w);
+            }
+        }))
+    }
+}

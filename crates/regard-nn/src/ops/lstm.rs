@@ -1,0 +1,194 @@
+//! LSTM over whole sequences.
+
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use regard_tensor::kernels::reduce::add_column_sums;
+use regard_tensor::{Real, ShapeError, Tensor, simd};
+
+use super::recurrent::{Direction, Steps};
+use crate::{NnError, Ragged, Tape, Var};
+
+/// What backward needs, in step-major order.
+struct Kept<T: Real> {
+    steps: Steps,
+    /// σ(i), σ(f), tanh(g), σ(o): `[total, 4h]`.
+    gates: Tensor<T>,
+    /// c and h after each step: `[total, h]`.
+    cell: Tensor<T>,
+    hidden: Tensor<T>,
+}
+
+fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
+    let h = w_hh.dim(1);
+    let total = xw.rows();
+    let mut gates = Tensor::stale(&[total, 4 * h]);
+    let mut cell = Tensor::stale(&[total, h]);
+    let mut hidden = Tensor::stale(&[total, h]);
+    let (g, c, y) = (gates.data_mut(), cell.data_mut(), hidden.data_mut());
+    for t in 0..steps.len() {
+        let (from, n) = (steps.starts[t], steps.width(t));
+        let now = &mut g[from * 4 * h..(from + n) * 4 * h];
+        for (row, source) in now.chunks_exact_mut(4 * h).zip(&steps.source[from..from + n]) {
+            row.copy_from_slice(xw.row(*source as usize));
+        }
+        // The states of step t − 1 end where those of step t begin.
+        let (c_before, c_now) = c.split_at_mut(from * h);
+        let (y_before, y_now) = y.split_at_mut(from * h);
+        let before = if t == 0 { 0 } else { steps.starts[t - 1] * h };
+        if t > 0 {
+            matmul(
+                MatMut::new(now, n, 4 * h),
+                1.0,
+                1.0,
+                Mat::new(&y_before[before..before + n * h], n, h),
+                Mat::new(w_hh.data(), 4 * h, h).t(),
+            );
+        }
+        simd::vectorise(
+            #[inline(always)]
+            || {
+                let rows = now.chunks_exact_mut(4 * h).zip(c_now.chunks_exact_mut(h));
+                for (r, ((gates, c), y)) in rows.zip(y_now.chunks_exact_mut(h)).enumerate() {
+                    let (i, rest) = gates.split_at_mut(h);
+                    let (f, rest) = rest.split_at_mut(h);
+                    let (g, o) = rest.split_at_mut(h);
+                    i.iter_mut().for_each(|x| *x = x.sigmoid());
+                    f.iter_mut().for_each(|x| *x = x.sigmoid());
+                    g.iter_mut().for_each(|x| *x = x.tanh());
+                    o.iter_mut().for_each(|x| *x = x.sigmoid());
+                    if t == 0 {
+                        for j in 0..h {
+                            c[j] = i[j] * g[j];
+                        }
+                    } else {
+                        let old = &c_before[before + r * h..before + (r + 1) * h];
+                        for j in 0..h {
+                            c[j] = f[j] * old[j] + i[j] * g[j];
+                        }
+                    }
+                    for j in 0..h {
+                        y[j] = o[j] * c[j].tanh();
+                    }
+                }
+            },
+        );
+    }
+    Kept { steps, gates, cell, hidden }
+}
+
+/// Gradient of the gates' arguments, step-major `[total, 4h]`.
+fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor<T> {
+    let h = w_hh.dim(1);
+    let steps = &kept.steps;
+    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let mut dz = Tensor::stale(&[kept.gates.rows(), 4 * h]);
+    // ∂L/∂h and ∂L/∂c that come from the step after; zero for items that end here.
+    let mut dh = Tensor::<T>::zeros(&[widest, h]);
+    let mut dc = Tensor::<T>::zeros(&[widest, h]);
+    let (dz_all, dh, dc) = (dz.data_mut(), dh.data_mut(), dc.data_mut());
+    for t in (0..steps.len()).rev() {
+        let (from, n) = (steps.starts[t], steps.width(t));
+        let now = &mut dz_all[from * 4 * h..(from + n) * 4 * h];
+        simd::vectorise(
+            #[inline(always)]
+            || {
+                for (r, dz) in now.chunks_exact_mut(4 * h).enumerate() {
+                    let row = from + r;
+                    let dy = dy.row(steps.source[row] as usize);
+                    let (gates, c) = (kept.gates.row(row), kept.cell.row(row));
+                    let (i, f, g, o) =
+                        (&gates[..h], &gates[h..2 * h], &gates[2 * h..3 * h], &gates[3 * h..]);
+                    let (dh, dc) = (&dh[r * h..(r + 1) * h], &mut dc[r * h..(r + 1) * h]);
+                    let (zi, rest) = dz.split_at_mut(h);
+                    let (zf, rest) = rest.split_at_mut(h);
+                    let (zg, zo) = rest.split_at_mut(h);
+                    for j in 0..h {
+                        let (dh, tc) = (dh[j] + dy[j], c[j].tanh());
+                        // h = o·tanh(c)
+                        zo[j] = dh * tc * o[j] * (T::ONE - o[j]);
+                        let dcj = dc[j] + dh * o[j] * (T::ONE - tc * tc);
+                        // c = f·c' + i·g
+                        zi[j] = dcj * g[j] * i[j] * (T::ONE - i[j]);
+                        zg[j] = dcj * i[j] * (T::ONE - g[j] * g[j]);
+                        dc[j] = dcj * f[j];
+                        zf[j] = dcj * f[j] * (T::ONE - f[j]);
+                    }
+                    if t > 0 {
+                        let old = kept.cell.row(steps.starts[t - 1] + r);
+                        for j in 0..h {
+                            zf[j] *= old[j];
+                        }
+                    } else {
+                        zf.fill(T::ZERO);
+                    }
+                }
+            },
+        );
+        if t > 0 {
+            matmul(
+                MatMut::new(&mut dh[..n * h], n, h),
+                0.0,
+                1.0,
+                Mat::new(now, n, 4 * h),
+                Mat::new(w_hh.data(), 4 * h, h),
+            );
+        }
+    }
+    dz
+}
+
+impl<T: Real> Tape<'_, T> {
+    /// LSTM in one direction over every item of a packed batch, from zero state:
+    ///
+    /// ```text
+    /// [i; f; g; o] = W_ih x_t + W_hh h_{t−1} + b
+    /// c_t = σ(f)∘c_{t−1} + σ(i)∘tanh(g)        h_t = σ(o)∘tanh(c_t)
+    /// ```
+    ///
+    /// x `[total, d]`, w_ih `[4h, d]`, w_hh `[4h, h]`, b `[4h]`, result `[total, h]` in x's order.
+    /// Source: Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000; gate
+    /// order as in PyTorch. Memory 6·total·h for backward.
+    ///
+    /// # Errors
+    /// Names the argument whose shape does not fit.
+    pub fn lstm(
+        &mut self,
+        x: Var,
+        items: &Ragged,
+        w_ih: Var,
+        w_hh: Var,
+        b: Var,
+        direction: Direction,
+    ) -> Result<Var, NnError> {
+        let (xv, wi, wh, bv) = (
+            self.value(x).clone(),
+            self.value(w_ih).clone(),
+            self.value(w_hh).clone(),
+            self.value(b).clone(),
+        );
+        let (total, d, h) = (items.total(), xv.cols(), wh.cols());
+        ShapeError::expect("lstm", "x", &[total, d], xv.shape())?;
+        ShapeError::expect("lstm", "w_ih", &[4 * h, d], wi.shape())?;
+        ShapeError::expect("lstm", "w_hh", &[4 * h, h], wh.shape())?;
+        ShapeError::expect("lstm", "b", &[4 * h], bv.shape())?;
+        let xw = super::recurrent::project(&xv, &wi, &bv);
+        let kept = forward(&xw, &wh, Steps::new(items, direction));
+        drop(xw);
+        let y = kept.steps.scatter(&kept.hidden);
+        Ok(self.record(y, &[x, w_ih, w_hh, b], move |dy, grads| {
+            let dz = backward(&kept, dy, &wh);
+            let first = if kept.steps.len() == 0 { 0 } else { kept.steps.width(0) };
+            if grads.wants(w_hh) && total > first {
+                let before = kept.steps.previous(&kept.hidden);
+                let n = total - first;
+                let (dw, keep) = grads.slot(w_hh);
+                let dz = Mat::new(&dz.data()[first * 4 * h..], n, 4 * h);
+                matmul(MatMut::new(dw, 4 * h, h), keep, 1.0, dz.t(), Mat::new(before.data(), n, h));
+            }
+            let dz = kept.steps.scatter(&dz);
+            if grads.wants(b) {
+                add_column_sums(dz.data(), 4 * h, grads.sum(b));
+            }
+            super::recurrent::project_backward(&dz, &xv, x, &wi, w_ih, grads);
+        }))
+    }
+}

@@ -1,0 +1,26 @@
+//! The operators: few and large, each one file with its formula, shapes and derivative.
+//!
+//! All are methods of [`crate::Tape`]. Arrays of tokens are packed `[tokens, d]`: the items of a
+//! batch one after another, their lengths in a [`crate::Ragged`].
+
+mod activation;
+mod attention;
+mod combine;
+mod conv;
+mod crf;
+mod cross_entropy;
+mod dropout;
+mod embedding;
+mod gru;
+mod layer_norm;
+mod linear;
+mod lstm;
+mod pool;
+mod recurrent;
+
+pub use activation::Activation;
+pub use attention::{AttentionSpec, AttentionWeights, ScoreSpec};
+pub use crf::{Crf, viterbi};
+pub use cross_entropy::IGNORED;
+pub use pool::Pool;
+pub use recurrent::Direction;

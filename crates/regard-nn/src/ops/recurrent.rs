@@ -1,0 +1,131 @@
+//! What the recurrent operators share: the order of rows in which a packed batch of different
+//! lengths becomes one matrix product a step.
+
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use regard_tensor::{Real, Tensor};
+
+use crate::{Grads, Ragged, Var};
+
+/// In which direction a recurrence runs over each item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first row to the last.
+    Forward,
+    /// From the last row to the first.
+    Backward,
+}
+
+/// Step-major order of a packed batch: the rows of step 0 of every item, then of step 1, …, items
+/// sorted by length, longest first. So the items that are still running at a step are a prefix of
+/// those of the step before, and each step's rows are contiguous.
+pub(crate) struct Steps {
+    /// First step-major row of each step; one more entry holds the total.
+    pub starts: Vec<usize>,
+    /// Step-major row to row of the packed array.
+    pub source: Vec<u32>,
+}
+
+impl Steps {
+    pub(crate) fn new(items: &Ragged, direction: Direction) -> Self {
+        let mut order: Vec<usize> = (0..items.items()).collect();
+        order.sort_by_key(|b| std::cmp::Reverse(items.lengths()[*b]));
+        let mut starts = vec![0];
+        let mut source = Vec::with_capacity(items.total());
+        for t in 0..items.longest() {
+            for rows in order.iter().map(|b| items.rows(*b)).take_while(|rows| rows.len() > t) {
+                let row = match direction {
+                    Direction::Forward => rows.start + t,
+                    Direction::Backward => rows.end - 1 - t,
+                };
+                source.push(row as u32);
+            }
+            starts.push(source.len());
+        }
+        Self { starts, source }
+    }
+
+    /// Number of steps.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Items running at step `t`.
+    pub(crate) fn width(&self, t: usize) -> usize {
+        self.starts[t + 1] - self.starts[t]
+    }
+
+    /// Copies step-major rows to packed order.
+    pub(crate) fn scatter<T: Real>(&self, from: &Tensor<T>) -> Tensor<T> {
+        let d = from.cols();
+        let mut to = Tensor::stale(&[from.rows(), d]);
+        let data = to.data_mut();
+        for (row, place) in from.data().chunks_exact(d.max(1)).zip(&self.source) {
+            let at = *place as usize * d;
+            data[at..at + d].copy_from_slice(row);
+        }
+        to
+    }
+
+    /// The state before each step: for the rows of step t ≥ 1 the state after step t − 1 of the
+    /// same item; the first step is left out.
+    pub(crate) fn previous<T: Real>(&self, state: &Tensor<T>) -> Tensor<T> {
+        let d = state.cols();
+        let first = self.starts.get(1).copied().unwrap_or(0);
+        let mut out = Tensor::stale(&[state.rows() - first, d]);
+        let data = out.data_mut();
+        for t in 1..self.len() {
+            let (from, to) = (self.starts[t - 1] * d, (self.starts[t] - first) * d);
+            let n = self.width(t) * d;
+            data[to..to + n].copy_from_slice(&state.data()[from..from + n]);
+        }
+        out
+    }
+}
+
+/// x Wᵀ + b for the rows of all steps at once.
+pub(crate) fn project<T: Real>(x: &Tensor<T>, w: &Tensor<T>, b: &Tensor<T>) -> Tensor<T> {
+    let (n, d, out) = (x.rows(), x.cols(), w.dim(0));
+    let mut y = Tensor::stale(&[n, out]);
+    for row in y.data_mut().chunks_exact_mut(out.max(1)) {
+        row.copy_from_slice(b.data());
+    }
+    let (x, w) = (Mat::new(x.data(), n, d), Mat::new(w.data(), out, d).t());
+    matmul(MatMut::new(y.data_mut(), n, out), 1.0, 1.0, x, w);
+    y
+}
+
+/// The derivative of [`project`] by x and W, given ∂L/∂(x Wᵀ + b) in the order of x.
+pub(crate) fn project_backward<T: Real>(
+    dz: &Tensor<T>,
+    x: &Tensor<T>,
+    x_var: Var,
+    w: &Tensor<T>,
+    w_var: Var,
+    grads: &mut Grads<'_, T>,
+) {
+    let (n, d, out) = (x.rows(), x.cols(), w.dim(0));
+    let dz = Mat::new(dz.data(), n, out);
+    if grads.wants(w_var) {
+        let (dw, keep) = grads.slot(w_var);
+        matmul(MatMut::new(dw, out, d), keep, 1.0, dz.t(), Mat::new(x.data(), n, d));
+    }
+    if grads.wants(x_var) {
+        let (dx, keep) = grads.slot(x_var);
+        matmul(MatMut::new(dx, n, d), keep, 1.0, dz, Mat::new(w.data(), out, d));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_one_place_and_running_items_are_a_prefix() {
+        let items = Ragged::new(&[2, 0, 3, 1]);
+        let forward = Steps::new(&items, Direction::Forward);
+        assert_eq!(forward.starts, [0, 3, 5, 6]);
+        assert_eq!(forward.source, [2, 0, 5, 3, 1, 4]);
+        let backward = Steps::new(&items, Direction::Backward);
+        assert_eq!(backward.source, [4, 1, 5, 3, 0, 2]);
+    }
+}
