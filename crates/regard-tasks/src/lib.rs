@@ -1,1 +1,13 @@
-//! One module a task: configuration, wiring, train, evaluate, predict.
+//! Tasks: configuration and wiring of readers, batches, models, metrics and reports.
+//!
+//! Only this crate knows the sequence file → reader → batch → model → loss/metric → report; each
+//! stage hands the next a plain value.
+
+pub mod config;
+
+mod error;
+pub mod run;
+pub mod score;
+pub mod tag;
+
+pub use error::TaskError;

@@ -71,3 +71,8 @@ pub fn join<A: Send, B: Send>(
 pub fn rows_per_chunk(cols: usize) -> usize {
     (4096 / cols.max(1)).max(1)
 }
+
+/// Number of threads that parallel work is spread over.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}

@@ -1,0 +1,254 @@
+//! Typed configuration: defaults < file < `--set key=value`.
+//!
+//! A configuration is a TOML table. The defaults name every key there is, so an unknown key, or a
+//! value of another type, is found by comparing with them, and the error names the nearest key.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file is not TOML.
+    #[error("{origin}: not valid TOML: {fault}")]
+    Syntax {
+        /// The file or flag.
+        origin: String,
+        /// The parser's words, with line and column.
+        fault: String,
+    },
+    /// A key that does not exist.
+    #[error("{origin}: unknown key `{key}`{}", nearest.as_ref().map_or_else(String::new, |n| format!("; did you mean `{n}`?")))]
+    UnknownKey {
+        /// The file or flag.
+        origin: String,
+        /// The key, with dots.
+        key: String,
+        /// The most similar key there is.
+        nearest: Option<String>,
+    },
+    /// A key that exists, but not for the chosen model.
+    #[error("{origin}: `{key}` has no meaning for model `{model}`; remove it")]
+    NotForModel {
+        /// The file or flag.
+        origin: String,
+        /// The key, with dots.
+        key: String,
+        /// The model.
+        model: String,
+    },
+    /// A value of another type than the default's.
+    #[error("{origin}: `{key}` must be {expected}, got {actual}")]
+    Type {
+        /// The file or flag.
+        origin: String,
+        /// The key, with dots.
+        key: String,
+        /// The type, or the values there are.
+        expected: String,
+        /// What came.
+        actual: String,
+    },
+    /// A value out of its range.
+    #[error("`{key}` must be {expected}, got {actual}")]
+    Range {
+        /// The key, with dots.
+        key: &'static str,
+        /// The range.
+        expected: String,
+        /// What came.
+        actual: String,
+    },
+    /// `--set` without `=`.
+    #[error("--set {0}: write it as key=value, for example --set train.lr=0.001")]
+    NoValue(String),
+}
+
+/// One source of settings, with the name that errors call it by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// The file's path, or `--set`.
+    pub origin: String,
+    /// Its settings.
+    pub table: Table,
+}
+
+impl Layer {
+    /// A layer from the text of a TOML file.
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub fn from_toml(origin: &str, text: &str) -> Result<Self, ConfigError> {
+        let table = text.parse::<Table>().map_err(|e| ConfigError::Syntax {
+            origin: origin.into(),
+            fault: e.to_string().trim_end().into(),
+        })?;
+        Ok(Self { origin: origin.into(), table })
+    }
+
+    /// A layer from one `key.with.dots=value`. The value is read as TOML, and as a plain string
+    /// where that fails, so that `--set model.position=rotary` needs no quotes.
+    ///
+    /// # Errors
+    /// There is no `=`, or no key before it.
+    pub fn from_assignment(text: &str) -> Result<Self, ConfigError> {
+        let (key, value) =
+            text.split_once('=').ok_or_else(|| ConfigError::NoValue(text.into()))?;
+        let (key, value) = (key.trim(), value.trim());
+        if key.is_empty() || key.split('.').any(str::is_empty) {
+            return Err(ConfigError::NoValue(text.into()));
+        }
+        let read = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
+        let mut value = read.unwrap_or_else(|| Value::String(value.into()));
+        let mut parts: Vec<&str> = key.split('.').collect();
+        let first = parts.remove(0);
+        for part in parts.into_iter().rev() {
+            value = Value::Table(Table::from_iter([(part.to_string(), value)]));
+        }
+        Ok(Self {
+            origin: format!("--set {text}"),
+            table: Table::from_iter([(first.to_string(), value)]),
+        })
+    }
+
+    /// The text at `section.key`, where there is one.
+    pub fn text(&self, section: &str, key: &str) -> Option<&str> {
+        self.table.get(section)?.as_table()?.get(key)?.as_str()
+    }
+}
+
+/// Lays `layers` over `defaults`, later ones above, and reads the result.
+///
+/// # Errors
+/// An unknown key, a value of another type, or one that its field refuses.
+pub fn resolve<C: Serialize + DeserializeOwned>(
+    defaults: &C,
+    layers: &[Layer],
+) -> Result<C, ConfigError> {
+    let mut table = to_table(defaults);
+    for layer in layers {
+        merge(&mut table, &layer.table, "", &layer.origin)?;
+        // Read after each layer, so that a refused value is blamed on its source.
+        read::<C>(&table, &layer.origin)?;
+    }
+    read(&table, "configuration")
+}
+
+/// The configuration as a TOML table.
+///
+/// # Panics
+/// If the type cannot be written as a table: configurations are plain structs.
+pub fn to_table<C: Serialize>(config: &C) -> Table {
+    Table::try_from(config).expect("a configuration is a table")
+}
+
+fn read<C: DeserializeOwned>(table: &Table, origin: &str) -> Result<C, ConfigError> {
+    table.clone().try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
+        origin: origin.into(),
+        fault: e.to_string().trim_end().replace('\n', " "),
+    })
+}
+
+fn merge(base: &mut Table, over: &Table, prefix: &str, origin: &str) -> Result<(), ConfigError> {
+    for (key, value) in over {
+        let full = format!("{prefix}{key}");
+        let Some(old) = base.get_mut(key) else {
+            let nearest = base
+                .keys()
+                .map(|k| (strsim::damerau_levenshtein(k, key), k))
+                .filter(|(distance, k)| *distance <= 2.max(k.len() / 3))
+                .min()
+                .map(|(_, k)| format!("{prefix}{k}"));
+            return Err(ConfigError::UnknownKey { origin: origin.into(), key: full, nearest });
+        };
+        match (old, value) {
+            (Value::Table(base), Value::Table(over)) => {
+                merge(base, over, &format!("{full}."), origin)?;
+            }
+            (old @ Value::Float(_), Value::Integer(n)) => *old = Value::Float(*n as f64),
+            (old, value) if old.type_str() == value.type_str() => *old = value.clone(),
+            (old, value) => {
+                return Err(ConfigError::Type {
+                    origin: origin.into(),
+                    key: full,
+                    expected: format!("{} {}", article(old.type_str()), old.type_str()),
+                    actual: format!("{} {value}", value.type_str()),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn article(word: &str) -> &'static str {
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Colour {
+        Red,
+        Green,
+    }
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Inner {
+        rate: f64,
+        layers: usize,
+        colour: Colour,
+    }
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Outer {
+        seed: u64,
+        model: Inner,
+    }
+
+    fn defaults() -> Outer {
+        Outer { seed: 1, model: Inner { rate: 0.5, layers: 2, colour: Colour::Red } }
+    }
+
+    fn with(sets: &[&str]) -> Result<Outer, ConfigError> {
+        let layers: Vec<Layer> =
+            sets.iter().map(|s| Layer::from_assignment(s)).collect::<Result<_, _>>()?;
+        resolve(&defaults(), &layers)
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let file = Layer::from_toml("a.toml", "seed = 7\n[model]\nlayers = 4").unwrap();
+        let set = Layer::from_assignment("model.layers = 5").unwrap();
+        let outer = resolve(&defaults(), &[file, set]).unwrap();
+        assert_eq!((outer.seed, outer.model.layers, outer.model.rate), (7, 5, 0.5));
+        assert_eq!(with(&["model.rate=1"]).unwrap().model.rate, 1.0);
+        assert_eq!(with(&["model.colour=green"]).unwrap().model.colour, Colour::Green);
+    }
+
+    #[test]
+    fn faults_name_source_key_and_remedy() {
+        for (sets, message) in [
+            (&["model.layer=3"][..], "unknown key `model.layer`; did you mean `model.layers`?"),
+            (&["sed=3"], "unknown key `sed`; did you mean `seed`?"),
+            (&["zebra=3"], "unknown key `zebra`"),
+            (&["model.layers=two"], "`model.layers` must be an integer, got string \"two\""),
+            (&["model.layers=2.5"], "`model.layers` must be an integer, got float 2.5"),
+            (&["model=3"], "`model` must be a table, got integer 3"),
+            (&["seed"], "--set seed: write it as key=value"),
+            (&["=3"], "--set =3: write it as key=value"),
+            (&["model.colour=blue"], "unknown variant `blue`, expected `red` or `green`"),
+            (&["model.layers=-1"], "invalid value: integer `-1`"),
+        ] {
+            let error = with(sets).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+            assert!(error.contains("--set"), "{error}");
+        }
+        let error = Layer::from_toml("a.toml", "seed = = 3").unwrap_err().to_string();
+        assert!(error.starts_with("a.toml: not valid TOML") && error.contains("line 1"), "{error}");
+    }
+}

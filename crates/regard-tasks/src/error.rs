@@ -1,0 +1,116 @@
+//! What can go wrong in a task, with the place and the remedy.
+
+use std::path::PathBuf;
+
+use regard_data::DataError;
+use regard_metrics::MetricsError;
+use regard_nn::NnError;
+use regard_report::ReportError;
+
+use crate::config::ConfigError;
+
+/// Errors of training, evaluating, predicting and looking.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// A data file is at fault.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A setting is at fault.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The training core refuses.
+    #[error(transparent)]
+    Model(#[from] NnError),
+    /// Labels cannot be scored.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// A report cannot be written or read.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The output folder already holds a run.
+    #[error(
+        "{path} already holds a run; go on with it by --resume, or choose another folder for --out",
+        path = .0.display()
+    )]
+    RunExists(PathBuf),
+    /// The output folder exists and holds something else.
+    #[error("{path} is not empty and holds no run; choose an empty or a new folder", path = .0.display())]
+    NotARunFolder(PathBuf),
+    /// A run folder lacks a file.
+    #[error("{path}: {file} is missing; is this the folder of a finished run?", path = .folder.display())]
+    MissingFile {
+        /// The folder.
+        folder: PathBuf,
+        /// The file in it.
+        file: &'static str,
+    },
+    /// There is nothing to resume from.
+    #[error("{path} holds no checkpoint yet; train again without --resume into a new folder", path = .0.display())]
+    NothingToResume(PathBuf),
+    /// A run is resumed with other data than it began with.
+    #[error(
+        "{file} has changed since the run began (its contents hash to {actual}, not {expected}); \
+         put the old file back or start a new run"
+    )]
+    DataChanged {
+        /// The file.
+        file: String,
+        /// Hash at the start.
+        expected: String,
+        /// Hash now.
+        actual: String,
+    },
+    /// A file of a run folder is damaged.
+    #[error("{file}: {fault}", file = .file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A training file has no labels.
+    #[error("{0}: no labels to train on; give a column that holds them with --column")]
+    NoLabels(String),
+    /// Gold and predicted files differ in something that must agree.
+    #[error("{file}, sentence {sentence} (line {line}): {fault}")]
+    Mismatch {
+        /// The predicted file.
+        file: String,
+        /// The sentence, counted from 1.
+        sentence: usize,
+        /// Its first line.
+        line: usize,
+        /// What differs.
+        fault: String,
+    },
+    /// A model without attention was asked to show it.
+    #[error(
+        "model `{0}` has no attention to look at; train one with --model self-attention or --model transformer"
+    )]
+    NothingToLookAt(String),
+    /// There is no word to look at.
+    #[error("there is no word to look at; give a sentence, words separated by blanks")]
+    NoWords,
+    /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}", path = .path.display())]
+    Io {
+        /// `read`, `write`, `create`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl TaskError {
+    /// Wraps a system error with what was done to which path.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,148 @@
+//! The settings as a model, and a trained model from its folder.
+
+use std::path::Path;
+
+use regard_data::Format;
+use regard_nn::checkpoint::Archive;
+use regard_nn::layers::LayerAttention;
+use regard_nn::models::{Tagger, TaggerConfig, TokenIds, WordsConfig};
+use regard_nn::{Mode, NnError, ParamSpecs, Params, Tape};
+use regard_tensor::Tensor;
+
+use super::config::TagConfig;
+use super::lexicon::Lexicon;
+use crate::TaskError;
+use crate::config::{ConfigError, Layer};
+use crate::run::{RunFacts, RunFolder, files};
+
+/// The model that the settings stand for, and the list of its parameters.
+pub(super) fn build(config: &TagConfig, lexicon: &Lexicon) -> Result<(Tagger, ParamSpecs), NnError> {
+    let m = &config.model;
+    let mut specs = ParamSpecs::new();
+    let words = WordsConfig {
+        n_words: lexicon.n_words(),
+        d_word: m.word_dim,
+        n_chars: lexicon.n_chars(),
+        d_char: m.char_dim,
+        encoder: m.chars,
+        char_hidden: m.char_hidden,
+        char_widths: m.char_widths.clone(),
+        dropout: m.input_dropout,
+    };
+    let tagger = Tagger::new(
+        &mut specs,
+        TaggerConfig {
+            words,
+            encoder: config.encoder(),
+            n_labels: lexicon.labels.len(),
+            output: m.output,
+        },
+    )?;
+    Ok((tagger, specs))
+}
+
+/// A trained tagger.
+pub struct LoadedTagger {
+    /// Its settings.
+    pub config: TagConfig,
+    /// Its vocabularies.
+    pub lexicon: Lexicon,
+    pub(super) tagger: Tagger,
+    pub(super) params: Params<f32>,
+}
+
+impl LoadedTagger {
+    /// A tagger from its parts, before or between trainings.
+    pub(super) fn new(
+        config: TagConfig,
+        lexicon: Lexicon,
+        tagger: Tagger,
+        params: Params<f32>,
+    ) -> Self {
+        Self { config, lexicon, tagger, params }
+    }
+
+    /// Loads the best weights of a run.
+    ///
+    /// # Errors
+    /// A file of the folder is missing, damaged, or belongs to another model.
+    pub fn load(path: &Path) -> Result<Self, TaskError> {
+        let run = RunFolder::open(path)?;
+        let (config, _) = read_config(&run)?;
+        let lexicon = Lexicon::load(&run, config.data.lowercase)?;
+        if !run.file(files::MODEL).is_file() {
+            return Err(TaskError::MissingFile { folder: path.into(), file: files::MODEL });
+        }
+        let (tagger, specs) = build(&config, &lexicon)?;
+        let archive = Archive::<f32>::read(&run.file(files::MODEL))?;
+        let mut params = Params::new(specs, 0);
+        let mut flat = params.flat().to_vec();
+        archive.get("", &params, &mut flat)?;
+        params.flat_mut().copy_from_slice(&flat);
+        Ok(Self { config, lexicon, tagger, params })
+    }
+
+    /// Number of trained values.
+    pub fn n_parameters(&self) -> usize {
+        self.params.count()
+    }
+
+    /// The format that a file is in: as in training, unless named otherwise or told by its ending.
+    ///
+    /// # Errors
+    /// Unknown format or column, or an ending that tells nothing.
+    pub fn format(&self, name: &str, column: &str, path: &Path) -> Result<Format, TaskError> {
+        let data = &self.config.data;
+        let trained = || Format::parse(&data.format, &data.column, Path::new(&data.train));
+        if !name.is_empty() {
+            return Ok(Format::parse(name, column, path)?);
+        }
+        if !column.is_empty() {
+            return Ok(Format::parse(trained()?.name(), column, path)?);
+        }
+        let same_ending = Format::parse("auto", "", path).is_ok_and(|guess| {
+            trained().is_ok_and(|trained| guess.name() == trained.name())
+        });
+        let unknown_ending = Format::parse("auto", "", path).is_err();
+        if same_ending || unknown_ending {
+            return Ok(trained()?);
+        }
+        Ok(Format::parse("auto", "", path)?)
+    }
+
+    /// Scores of every label at every token, and what attention did where asked.
+    pub(super) fn logits(
+        &self,
+        ids: &TokenIds,
+        look: Option<&mut Vec<LayerAttention<f32>>>,
+    ) -> Result<Tensor<f32>, NnError> {
+        let mut tape = Tape::new(&self.params, Mode::Inference);
+        let logits = self.tagger.logits(&mut tape, ids, look)?;
+        Ok(tape.value(logits).clone())
+    }
+}
+
+/// The settings and facts of a run folder.
+pub(super) fn read_config(run: &RunFolder) -> Result<(TagConfig, RunFacts), TaskError> {
+    let path = run.file(files::CONFIG);
+    let mut layer = Layer::from_toml(&path.display().to_string(), &run.read(files::CONFIG)?)?;
+    let facts = layer.table.remove("run").ok_or_else(|| TaskError::Damaged {
+        file: path.clone(),
+        fault: "the section [run] is missing".into(),
+    })?;
+    let facts: RunFacts = facts.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
+        origin: path.display().to_string(),
+        fault: e.to_string().trim_end().replace('\n', " "),
+    })?;
+    if facts.task != "tag" {
+        let fault = format!("the run is for task `{}`, not `tag`", facts.task);
+        return Err(TaskError::Damaged { file: path, fault });
+    }
+    Ok((TagConfig::resolve(None, &[layer])?, facts))
+}
+
+/// The text of `config.toml`.
+pub(super) fn config_text(config: &TagConfig, facts: &RunFacts) -> String {
+    let facts = toml::to_string(facts).unwrap_or_default();
+    format!("{}\n[run]\n{facts}", config.to_toml())
+}
