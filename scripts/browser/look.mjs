@@ -69,7 +69,7 @@ try {
   await page.goto(pathToFileURL(resolve(pageFile)).href);
 
   const shown = JSON.parse(await page.locator("#data").textContent());
-  equal("embedded reports", JSON.stringify(shown), JSON.stringify(reports));
+  check("the embedded reports are not those of the file", JSON.stringify(shown) === JSON.stringify(reports));
   equal("foreign elements", await page.locator("img, iframe, object, link[rel=stylesheet], script[src]").count(), 0);
 
   for (let s = 0; s < reports.length; s++) {
@@ -91,7 +91,7 @@ console.log(`${compared} comparisons, ${faults.length} faults`);
 process.exit(faults.length === 0 ? 0 : 1);
 
 async function checkSentence(page, report, name) {
-  const words = await page.locator("#words [data-word] bdi").allTextContents();
+  const words = await page.locator("#words [data-word] > bdi").allTextContents();
   equal(`${name}: words`, JSON.stringify(words), JSON.stringify(report.tokens));
   const labels = await page.locator("#words [data-label]").evaluateAll((all) => all.map(({ dataset }) => [dataset.label, dataset.probability]));
   const expected = report.predicted.map(({ label, probability }) => [label, String(probability)]);
@@ -203,6 +203,11 @@ async function checkWidths(page) {
 
 async function takeScreenshots(page) {
   mkdirSync(folder, { recursive: true });
+  await page.mouse.move(0, 0);
+  await page.evaluate(() => {
+    document.activeElement.blur();
+    scrollTo(0, 0);
+  });
   for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 390]]) {
     await page.emulateMedia({ colorScheme: scheme });
     await page.setViewportSize({ width, height: 900 });
