@@ -101,19 +101,38 @@ pub struct Taxonomy {
     pub representations: &'static str,
 }
 
-/// The text of an expression that the compiler has checked but that is never run.
+/// The text of an expression, on one line, that the compiler has checked but that is never run.
 macro_rules! example {
-    ($expression:expr) => {
-        $crate::catalogue::example!($expression => _)
-    };
-    ($expression:expr => $type:ty) => {{
+    ($($expression:tt)+) => {{
         const _: fn() = || {
-            let _: $type = $expression;
+            let _ = $($expression)+;
         };
-        stringify!($expression)
+        const TEXT: &str = stringify!($($expression)+);
+        const LINE: ([u8; TEXT.len()], usize) = $crate::catalogue::one_line(TEXT);
+        match std::str::from_utf8(LINE.0.split_at(LINE.1).0) {
+            Ok(line) => line,
+            Err(_) => panic!("whitespace is ASCII"),
+        }
     }};
 }
 pub(crate) use example;
+
+/// One space in place of each run of whitespace (the compiler breaks long texts into lines); also
+/// the length that is left of the N bytes.
+pub(crate) const fn one_line<const N: usize>(text: &str) -> ([u8; N], usize) {
+    let (mut line, mut len, mut i) = ([b' '; N], 0, 0);
+    while i < N {
+        let byte = text.as_bytes()[i];
+        if !byte.is_ascii_whitespace() {
+            line[len] = byte;
+            len += 1;
+        } else if line[len - 1] != b' ' {
+            len += 1;
+        }
+        i += 1;
+    }
+    (line, len)
+}
 
 /// Bahdanau et al. 2015.
 pub(crate) const BAHDANAU: Paper = Paper {

@@ -8,7 +8,7 @@
 //!
 //! Four kinds of part, each member one small file with its formula, derivative, source and usual
 //! mistakes: [`score`], [`normaliser`], [`scope`], [`position`]. A [`Call`] joins four parts with
-//! sizes and items; the plain [`reference`] computes it by loops in the order of the formula, and
+//! sizes and items; the plain [`mod@reference`] computes it by loops in the order of the formula, and
 //! the crate `regard-engine` computes the same fast. The [`catalogue`] lists every part and every
 //! mechanism made of them.
 //!

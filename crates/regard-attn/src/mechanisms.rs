@@ -4,7 +4,7 @@
 //! v_j = W^v x_j are made outside (a layer's business), a [`Call`](crate::Call) joins the parts.
 //! Each file says which parts and from which paper; the [`catalogue`](crate::catalogue) lists them.
 
-pub(crate) mod causal;
-pub(crate) mod multi_head;
-pub(crate) mod self_attention;
-pub(crate) mod truncated;
+pub mod causal;
+pub mod multi_head;
+pub mod self_attention;
+pub mod truncated;

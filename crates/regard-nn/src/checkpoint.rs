@@ -147,7 +147,10 @@ impl<T: Real> Archive<T> {
             views.push((name.as_str(), view.map_err(fail)?));
         }
         let texts: HashMap<String, String> = self.texts.clone().into_iter().collect();
-        let whole = safetensors::serialize(views, Some(texts)).map_err(fail)?;
+        // The library spoils the header of a file with neither arrays nor texts unless told so.
+        let texts = (!texts.is_empty()).then_some(texts);
+        let mut whole = safetensors::serialize(views, texts).map_err(fail)?;
+        sort_header(&mut whole);
         write_atomic(path, &whole)
     }
 
@@ -217,6 +220,22 @@ fn from_bytes<T: Real>(bytes: &[u8]) -> Vec<T> {
         _ => T::ZERO,
     };
     bytes.chunks_exact(size_of::<T>()).map(read).collect()
+}
+
+/// Puts the names in a file's header in order: the library writes texts in an order that changes
+/// from run to run, and the same archive is to give the same bytes.
+fn sort_header(file: &mut [u8]) {
+    let Some((length, rest)) = file.split_first_chunk_mut() else { return };
+    let length = u64::from_le_bytes(*length) as usize;
+    let Some(header) = rest.get_mut(..length) else { return };
+    type Header = BTreeMap<String, BTreeMap<String, serde_json::Value>>;
+    let sorted = serde_json::from_slice::<Header>(header).and_then(|h| serde_json::to_vec(&h));
+    // The same entries, so the same length; the spaces that fill it up stay.
+    if let Ok(sorted) = sorted
+        && let Some(place) = header.get_mut(..sorted.len())
+    {
+        place.copy_from_slice(&sorted);
+    }
 }
 
 /// Writes bytes to `path` so that at every moment the old or the new contents are there whole.

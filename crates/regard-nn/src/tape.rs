@@ -142,7 +142,7 @@ impl<'p, T: Real> Tape<'p, T> {
             gradient: None,
         });
         let mut grads = Grads { targets: targets.collect(), flat };
-        grads.targets[from.0].gradient = Some(gradient);
+        grads.add(from, gradient);
         while let Some(node) = self.nodes.pop() {
             let at = self.nodes.len();
             if let Some(backward) = node.backward {

@@ -94,8 +94,7 @@ impl Layer {
     /// # Errors
     /// There is no `=`, or no key before it.
     pub fn from_assignment(text: &str) -> Result<Self, ConfigError> {
-        let (key, value) =
-            text.split_once('=').ok_or_else(|| ConfigError::NoValue(text.into()))?;
+        let (key, value) = text.split_once('=').ok_or_else(|| ConfigError::NoValue(text.into()))?;
         let (key, value) = (key.trim(), value.trim());
         if key.is_empty() || key.split('.').any(str::is_empty) {
             return Err(ConfigError::NoValue(text.into()));

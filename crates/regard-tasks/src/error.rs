@@ -69,8 +69,8 @@ pub enum TaskError {
         /// What is wrong.
         fault: String,
     },
-    /// A training file has no labels.
-    #[error("{0}: no labels to train on; give a column that holds them with --column")]
+    /// A file that must have labels is read in a way that gives none.
+    #[error("{0}: no labels in this format; name a column that holds them, or another format")]
     NoLabels(String),
     /// Gold and predicted files differ in something that must agree.
     #[error("{file}, sentence {sentence} (line {line}): {fault}")]

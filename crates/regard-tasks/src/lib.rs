@@ -4,6 +4,7 @@
 //! stage hands the next a plain value.
 
 pub mod config;
+pub mod demo;
 
 mod error;
 pub mod run;

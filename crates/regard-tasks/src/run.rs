@@ -77,14 +77,16 @@ impl RunFolder {
             entry.is_ok_and(|e| {
                 let name = e.file_name().to_string_lossy().into_owned();
                 !is_temporary(&name)
-                    && ![files::WORDS, files::CHARS, files::LABELS, files::SEEN]
+                    && ![files::WORDS, files::CHARS, files::LABELS, files::SEEN, files::METRICS]
                         .contains(&name.as_str())
             })
         });
         if foreign {
             return Err(TaskError::NotARunFolder(path.into()));
         }
-        Ok(Self { path: path.into() })
+        let run = Self { path: path.into() };
+        run.tidy();
+        Ok(run)
     }
 
     /// The folder of an existing run.

@@ -72,6 +72,15 @@ pub fn rows_per_chunk(cols: usize) -> usize {
     (4096 / cols.max(1)).max(1)
 }
 
+/// Sets the number of threads for the whole process; 0 stands for one for each core. Results do
+/// not depend on it.
+///
+/// # Errors
+/// The threads cannot be started, or are running already: this must come before any other work.
+pub fn set_threads(n: usize) -> Result<(), impl std::error::Error + Send + Sync + 'static> {
+    rayon::ThreadPoolBuilder::new().num_threads(n).build_global()
+}
+
 /// Number of threads that parallel work is spread over.
 pub fn threads() -> usize {
     rayon::current_num_threads()

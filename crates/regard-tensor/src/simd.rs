@@ -63,6 +63,9 @@ fn kernel_avx2<K: Kernel>(k: K) -> K::Output {
 }
 
 /// Runs a loop compiled for the best level present.
+///
+/// Give it a `move` closure over plain slices and numbers: through captured references the compiler
+/// must assume that the loop overwrites its own bounds, and stays scalar.
 #[inline(always)]
 pub fn vectorise<R>(f: impl FnOnce() -> R) -> R {
     match level() {

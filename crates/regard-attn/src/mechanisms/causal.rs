@@ -11,7 +11,8 @@ use crate::scope::Causal;
 use crate::score::ScaledDot;
 use crate::{Call, Dims, Item};
 
-pub(crate) const ENTRY: Entry = Entry {
+/// The entry of the catalogue.
+pub const ENTRY: Entry = Entry {
     name: "causal_self_attention",
     kind: Kind::Mechanism,
     title: "causal (masked) self-attention",
@@ -36,7 +37,7 @@ pub(crate) const ENTRY: Entry = Entry {
         "forbidden scores set to 0, which is a middling score, in place of −∞",
         "a mask aligned top-left where new queries meet keys of before",
     ],
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &ScaledDot::new(16),
         normaliser: &Softmax,
         scope: &Causal::square(),
@@ -44,5 +45,5 @@ pub(crate) const ENTRY: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 4, n_kv_heads: 4, d_k: 16, d_v: 16 },
         items: &Item::packed(&[5, 3]),
-    } => Call<'_, f32>),
+    }),
 };

@@ -11,7 +11,8 @@ use crate::scope::Full;
 use crate::score::ScaledDot;
 use crate::{Call, Dims, Item};
 
-pub(crate) const ENTRY: Entry = Entry {
+/// The entry of the catalogue.
+pub const ENTRY: Entry = Entry {
     name: "multi_head_self_attention",
     kind: Kind::Mechanism,
     title: "multi-head self-attention",
@@ -38,7 +39,7 @@ pub(crate) const ENTRY: Entry = Entry {
         "W^o left out: without it heads never mix",
         "the padding mask broadcast over the wrong axis",
     ],
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &ScaledDot::new(16),
         normaliser: &Softmax,
         scope: &Full,
@@ -46,5 +47,5 @@ pub(crate) const ENTRY: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 4, n_kv_heads: 4, d_k: 16, d_v: 16 },
         items: &Item::packed(&[5, 3]),
-    } => Call<'_, f32>),
+    }),
 };

@@ -15,7 +15,8 @@ use crate::{Call, Dims, Item};
 const SOFT_SELF: Taxonomy =
     Taxonomy { sequences: "self", levels: "single", positions: "soft", representations: "single" };
 
-pub(crate) const DOT: Entry = Entry {
+/// The dot product as score.
+pub const DOT: Entry = Entry {
     name: "dot_self_attention",
     kind: Kind::Mechanism,
     title: "self-attention, one head, dot product",
@@ -35,7 +36,7 @@ pub(crate) const DOT: Entry = Entry {
         "without a position the order of the sequence is lost",
         "padding of shorter items left in the scope",
     ],
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &Dot,
         normaliser: &Softmax,
         scope: &Full,
@@ -43,10 +44,11 @@ pub(crate) const DOT: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
         items: &Item::packed(&[5, 3]),
-    } => Call<'_, f32>),
+    }),
 };
 
-pub(crate) const SCALED_DOT: Entry = Entry {
+/// The dot product divided by √d_k as score.
+pub const SCALED_DOT: Entry = Entry {
     name: "scaled_dot_self_attention",
     title: "self-attention, one head, scaled dot product",
     formula: "c_i = Σ_j softmax_j(q_i·k_j / √d_k) v_j, with q = W^q x, k = W^k x, v = W^v x",
@@ -57,7 +59,7 @@ pub(crate) const SCALED_DOT: Entry = Entry {
         position: &["none", "sinusoidal", "learned", "rotary"],
     }),
     paper: Some(VASWANI),
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &ScaledDot::new(16),
         normaliser: &Softmax,
         scope: &Full,
@@ -65,11 +67,12 @@ pub(crate) const SCALED_DOT: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
         items: &Item::packed(&[5, 3]),
-    } => Call<'_, f32>),
+    }),
     ..DOT
 };
 
-pub(crate) const ADDITIVE: Entry = Entry {
+/// The additive score.
+pub const ADDITIVE: Entry = Entry {
     name: "additive_self_attention",
     title: "self-attention, one head, additive",
     formula: "c_i = Σ_j softmax_j(v_a·tanh(W x_i + U x_j)) v_j, with v = W^v x",
@@ -80,13 +83,13 @@ pub(crate) const ADDITIVE: Entry = Entry {
         position: &["none", "sinusoidal", "learned"],
     }),
     paper: Some(BAHDANAU),
-    cost: "O(L²·d) tanh, about ten times the dot product's time; memory O(L·d)",
+    cost: "O(L²·d) time, all of it tanh; memory O(L·d)",
     mistakes: &[
         "W and U applied for each pair: L² projections in place of 2·L",
         "an array of L·L·d tanh values kept for the backward pass",
         "without a position the order of the sequence is lost",
     ],
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &Additive { v: &[0.1; 16] },
         normaliser: &Softmax,
         scope: &Full,
@@ -94,6 +97,6 @@ pub(crate) const ADDITIVE: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
         items: &Item::packed(&[5, 3]),
-    } => Call<'_, f32>),
+    }),
     ..DOT
 };

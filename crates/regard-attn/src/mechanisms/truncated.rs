@@ -11,7 +11,8 @@ use crate::scope::Window;
 use crate::score::ScaledDot;
 use crate::{Call, Dims, Item};
 
-pub(crate) const ENTRY: Entry = Entry {
+/// The entry of the catalogue.
+pub const ENTRY: Entry = Entry {
     name: "truncated_self_attention",
     kind: Kind::Mechanism,
     title: "truncated (windowed) self-attention",
@@ -37,7 +38,7 @@ pub(crate) const ENTRY: Entry = Entry {
         "a convolution before it that is not causal and so looks further ahead",
         "rows of −∞ at the edges",
     ],
-    example: example!(Call {
+    example: example!(Call::<f32> {
         score: &ScaledDot::new(16),
         normaliser: &Softmax,
         scope: &Window { left: 32, right: 4 },
@@ -45,5 +46,5 @@ pub(crate) const ENTRY: Entry = Entry {
         dropout: None,
         dims: Dims { n_heads: 4, n_kv_heads: 4, d_k: 16, d_v: 16 },
         items: &Item::packed(&[50, 30]),
-    } => Call<'_, f32>),
+    }),
 };

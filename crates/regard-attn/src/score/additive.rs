@@ -15,7 +15,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: Some(BAHDANAU),
     taxonomy: None,
     shapes: "q, k [d_k] already projected, v [n_heads, d_k] → one number",
-    cost: "d_k tanh a pair, about ten times a dot product",
+    cost: "d_k tanh a pair, each dearer by far than a multiply-add",
     mistakes: &[
         "projecting the keys again for every query: U_a h is computed once",
         "the decoder's new state s_i as the query in place of s_{i-1}",

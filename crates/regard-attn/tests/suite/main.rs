@@ -4,6 +4,7 @@ mod catalogue;
 mod errors;
 mod golden;
 mod laws;
+mod leaks;
 mod parts;
 mod positions;
 mod problem;

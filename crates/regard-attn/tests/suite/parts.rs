@@ -8,10 +8,14 @@ use regard_attn::score::{Additive, Dot, ScaledDot};
 use regard_attn::{Normaliser, Position, Scope, Score};
 use regard_tensor::Real;
 
-pub const SCORES: [&str; 3] = ["dot", "scaled_dot", "additive"];
+pub(crate) const SCORES: [&str; 3] = ["dot", "scaled_dot", "additive"];
 
 /// A score for `n_heads` heads of width `d_k`; `params` is [`n_params`] long.
-pub fn score<'a, T: Real>(name: &str, params: &'a [T], d_k: usize) -> Box<dyn Score<T> + 'a> {
+pub(crate) fn score<'a, T: Real>(
+    name: &str,
+    params: &'a [T],
+    d_k: usize,
+) -> Box<dyn Score<T> + 'a> {
     match name {
         "dot" => Box::new(Dot),
         "scaled_dot" => Box::new(ScaledDot::new(d_k)),
@@ -21,16 +25,16 @@ pub fn score<'a, T: Real>(name: &str, params: &'a [T], d_k: usize) -> Box<dyn Sc
 }
 
 /// Number of parameters of a score.
-pub fn n_params(score: &str, n_heads: usize, d_k: usize) -> usize {
+pub(crate) fn n_params(score: &str, n_heads: usize, d_k: usize) -> usize {
     if score == "additive" { n_heads * d_k } else { 0 }
 }
 
-pub fn normalisers() -> Vec<Box<dyn Normaliser<f64>>> {
+pub(crate) fn normalisers() -> Vec<Box<dyn Normaliser<f64>>> {
     vec![Box::new(Softmax)]
 }
 
 /// Every scope, some of them several times, for two items (see `problem`).
-pub fn scopes() -> Vec<Box<dyn Scope>> {
+pub(crate) fn scopes() -> Vec<Box<dyn Scope>> {
     const LENGTHS: Lengths<'_> = Lengths { kv: &[3, 0] };
     const WINDOW: Window = Window { left: 1, right: 1 };
     const CAUSAL: Causal = Causal { alignment: Alignment::BottomRight };
@@ -45,7 +49,7 @@ pub fn scopes() -> Vec<Box<dyn Scope>> {
 }
 
 /// Every position, for heads of even width.
-pub fn positions() -> Vec<Box<dyn Position<f64>>> {
+pub(crate) fn positions() -> Vec<Box<dyn Position<f64>>> {
     vec![
         Box::new(NoPosition),
         Box::new(Sinusoidal),

@@ -6,27 +6,27 @@ use regard_attn::normaliser::Softmax;
 use regard_attn::{Call, Dims, Dropout, Item, Position, Rows, Scope, Score};
 use regard_testkit::random_vec;
 
-pub const DIMS: Dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 4, d_v: 3 };
+pub(crate) const DIMS: Dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 4, d_v: 3 };
 
-pub const ITEMS: [Item; 2] = [
+pub(crate) const ITEMS: [Item; 2] = [
     Item { q_start: 1, q_len: 3, kv_start: 7, kv_len: 5 },
     Item { q_start: 5, q_len: 4, kv_start: 2, kv_len: 2 },
 ];
 
-pub const Q_ROWS: usize = 9;
-pub const KV_ROWS: usize = 12;
+pub(crate) const Q_ROWS: usize = 9;
+pub(crate) const KV_ROWS: usize = 12;
 
 /// Inputs, `[rows, heads, width]`.
 #[derive(Clone)]
-pub struct Inputs {
-    pub q: Vec<f64>,
-    pub k: Vec<f64>,
-    pub v: Vec<f64>,
-    pub params: Vec<f64>,
+pub(crate) struct Inputs {
+    pub(crate) q: Vec<f64>,
+    pub(crate) k: Vec<f64>,
+    pub(crate) v: Vec<f64>,
+    pub(crate) params: Vec<f64>,
 }
 
 impl Inputs {
-    pub fn new(score: &str) -> Self {
+    pub(crate) fn new(score: &str) -> Self {
         let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
         Self {
             q: random_vec(1, Q_ROWS * n_heads * d_k),
@@ -36,26 +36,26 @@ impl Inputs {
         }
     }
 
-    pub fn q(&self) -> Rows<'_, f64> {
+    pub(crate) fn q(&self) -> Rows<'_, f64> {
         dense(&self.q, DIMS.n_heads, DIMS.d_k)
     }
 
-    pub fn k(&self) -> Rows<'_, f64> {
+    pub(crate) fn k(&self) -> Rows<'_, f64> {
         dense(&self.k, DIMS.n_kv_heads, DIMS.d_k)
     }
 
-    pub fn v(&self) -> Rows<'_, f64> {
+    pub(crate) fn v(&self) -> Rows<'_, f64> {
         dense(&self.v, DIMS.n_kv_heads, DIMS.d_v)
     }
 }
 
 /// The rows of an array `[rows, heads, width]`.
-pub fn dense(data: &[f64], heads: usize, width: usize) -> Rows<'_, f64> {
+pub(crate) fn dense(data: &[f64], heads: usize, width: usize) -> Rows<'_, f64> {
     Rows { data, row_stride: heads * width, head_stride: width }
 }
 
 /// The call of this batch with these parts.
-pub fn call<'a>(
+pub(crate) fn call<'a>(
     score: &'a dyn Score<f64>,
     scope: &'a dyn Scope,
     position: &'a dyn Position<f64>,

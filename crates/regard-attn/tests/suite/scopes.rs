@@ -6,7 +6,13 @@ use regard_attn::{At, Coverage, Item, Scope};
 
 /// Holds every hint of a scope to `allows` on one tile. A sharp scope also never says less than it
 /// could: `Partial` only of mixed tiles, and the narrowest ranges.
-fn check_hints(scope: &dyn Scope, at: At, queries: (usize, usize), keys: (usize, usize), sharp: bool) {
+fn check_hints(
+    scope: &dyn Scope,
+    at: At,
+    queries: (usize, usize),
+    keys: (usize, usize),
+    sharp: bool,
+) {
     let (queries, keys) = (queries.0..queries.1, keys.0..keys.1);
     let context = format!("{scope:?}, {at:?}, queries {queries:?}, keys {keys:?}");
     let allows = |i, j| scope.allows(at, i, j);
@@ -22,19 +28,21 @@ fn check_hints(scope: &dyn Scope, at: At, queries: (usize, usize), keys: (usize,
     }
 
     let seen = scope.keys(at, queries.clone());
-    let allowed = (0..at.kv_len).filter(|j| queries.clone().any(|i| allows(i, *j)));
-    check_range(&format!("{context}: keys"), seen, at.kv_len, allowed.collect(), sharp);
+    let allowed: Vec<usize> =
+        (0..at.kv_len).filter(|j| queries.clone().any(|i| allows(i, *j))).collect();
+    check_range(&format!("{context}: keys"), seen, at.kv_len, &allowed, sharp);
 
     let seers = scope.queries(at, keys.clone());
-    let allowed = (0..at.q_len).filter(|i| keys.clone().any(|j| allows(*i, j)));
-    check_range(&format!("{context}: queries"), seers, at.q_len, allowed.collect(), sharp);
+    let allowed: Vec<usize> =
+        (0..at.q_len).filter(|i| keys.clone().any(|j| allows(*i, j))).collect();
+    check_range(&format!("{context}: queries"), seers, at.q_len, &allowed, sharp);
 }
 
 fn check_range(
     context: &str,
     range: std::ops::Range<usize>,
     len: usize,
-    allowed: Vec<usize>,
+    allowed: &[usize],
     sharp: bool,
 ) {
     assert!(range.start <= range.end && range.end <= len, "{context}: {range:?} of {len}");
@@ -53,7 +61,14 @@ fn part(len: usize, a: f64, b: f64) -> (usize, usize) {
     (start, start + 1 + (b * (len - start) as f64) as usize)
 }
 
-fn check_all(at: At, queries: (usize, usize), keys: (usize, usize), left: usize, right: usize, len: usize) {
+fn check_all(
+    at: At,
+    queries: (usize, usize),
+    keys: (usize, usize),
+    left: usize,
+    right: usize,
+    len: usize,
+) {
     let lengths = Lengths { kv: &[len] };
     let window = Window { left, right };
     let top = Causal { alignment: Alignment::TopLeft };

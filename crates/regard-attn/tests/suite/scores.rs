@@ -142,14 +142,13 @@ fn gradients() {
             let n = n_params(name, HEADS, width);
             let inputs = [random_vec(1, width), random_vec(2, width), random_vec(3, n)];
             let (upstream, head) = (0.7, 1);
-            let score_of = |params| score::<f64>(name, params, width);
             // Adds to what is there.
             let before = [random_vec(4, width), random_vec(5, width), random_vec(6, n)];
             let [mut dq, mut dk, mut dparams] = before.clone();
             let [q, k, params] = inputs.clone();
-            let score = score_of(&params);
-            assert_eq!(score.n_params(), n);
-            score.pair_backward(head, &q, &k, upstream, &mut dq, &mut dk, &mut dparams);
+            let part = score(name, &params, width);
+            assert_eq!(part.n_params(), n);
+            part.pair_backward(head, &q, &k, upstream, &mut dq, &mut dk, &mut dparams);
             let added: Vec<Vec<f64>> = [dq, dk, dparams]
                 .iter()
                 .zip(&before)
@@ -158,7 +157,7 @@ fn gradients() {
             let [q, k, params] = inputs;
             check_gradients_of(
                 &mut [("q", q), ("k", k), ("params", params)],
-                |a| upstream * score_of(&a[2].1).pair(head, &a[0].1, &a[1].1),
+                |a| upstream * score(name, &a[2].1, width).pair(head, &a[0].1, &a[1].1),
                 &added,
             );
         }

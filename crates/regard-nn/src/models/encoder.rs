@@ -4,7 +4,7 @@ use regard_tensor::Real;
 
 use super::{
     Cnn, CnnConfig, FeedForward, FeedForwardConfig, Rnn, RnnConfig, SelfAttention,
-    SelfAttentionConfig, Transformer, TransformerConfig,
+    SelfAttentionConfig, Transformer, TransformerConfig, at_least_one,
 };
 use crate::layers::LayerAttention;
 use crate::{NnError, ParamSpecs, Ragged, Tape, Var};
@@ -22,6 +22,21 @@ pub enum EncoderConfig {
     SelfAttention(SelfAttentionConfig),
     /// The Transformer's encoder.
     Transformer(TransformerConfig),
+}
+
+impl EncoderConfig {
+    /// Checks the sizes that stand alone; what must divide what, the layers check.
+    fn check(&self) -> Result<(), NnError> {
+        match self {
+            Self::FeedForward(c) => at_least_one(&[("hidden", c.hidden), ("layers", c.layers)]),
+            Self::Cnn(c) => {
+                at_least_one(&[("hidden", c.hidden), ("layers", c.layers), ("kernel", c.kernel)])
+            }
+            Self::Rnn(c) => at_least_one(&[("hidden", c.hidden), ("layers", c.layers)]),
+            Self::SelfAttention(c) => at_least_one(&[("d_model", c.d_model)]),
+            Self::Transformer(c) => at_least_one(&[("d_model", c.d_model), ("d_ff", c.d_ff)]),
+        }
+    }
 }
 
 /// A map from token vectors `[total, d]` to token vectors `[total, width]`.
@@ -43,8 +58,9 @@ impl Encoder {
     /// Lists the parameters of an encoder of vectors `d` wide.
     ///
     /// # Errors
-    /// Sizes that do not go together.
+    /// A size of 0, or sizes that do not go together.
     pub fn new(specs: &mut ParamSpecs, d: usize, config: EncoderConfig) -> Result<Self, NnError> {
+        config.check()?;
         specs.scope("encoder", |specs| {
             Ok(match config {
                 EncoderConfig::FeedForward(c) => Self::FeedForward(FeedForward::new(specs, d, c)),

@@ -28,3 +28,15 @@ pub use self_attention::{SelfAttention, SelfAttentionConfig};
 pub use tagger::{Output, Tagger, TaggerConfig, Target};
 pub use transformer::{MAX_LEARNED, PositionKind, Transformer, TransformerConfig};
 pub use words::{CharEncoder, TokenIds, Words, WordsConfig};
+
+use crate::NnError;
+
+/// Fails on the first size that is 0.
+fn at_least_one(sizes: &[(&'static str, usize)]) -> Result<(), NnError> {
+    match sizes.iter().find(|(_, size)| *size == 0) {
+        Some((name, _)) => {
+            Err(NnError::Hyper { name, expected: "at least 1".into(), actual: "0".into() })
+        }
+        None => Ok(()),
+    }
+}

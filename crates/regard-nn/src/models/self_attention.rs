@@ -32,7 +32,7 @@ struct Layer {
     mix: Linear,
 }
 
-/// In each layer: q = W_q x, k = W_k x, v = W_v x; `c_i = Σ_j softmax_j(score(q_i, k_j)) v_j`;
+/// The input is `√d_model·(x Wᵀ + b) + p`, as the Transformer's. In each layer: q = W_q x, k = W_k x, v = W_v x; `c_i = Σ_j softmax_j(score(q_i, k_j)) v_j`;
 /// `h_i = relu(W [x_i; c_i] + b)`.
 ///
 /// Departure: the notes feed c_i alone to the next layer; x_i beside it lets a token keep what it
@@ -84,6 +84,7 @@ impl SelfAttention {
         mut look: Option<&mut Vec<LayerAttention<T>>>,
     ) -> Result<Var, NnError> {
         let x = self.input.forward(tape, x)?;
+        let x = tape.scale(x, (self.config.d_model as f64).sqrt());
         let x = self.positions.add(tape, x, items)?;
         let mut x = tape.dropout(x, self.config.dropout)?;
         for layer in &self.layers {

@@ -3,8 +3,8 @@
 use regard_tensor::{Real, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::encoder::{Encoder, EncoderConfig};
 use super::words::{TokenIds, Words, WordsConfig};
+use super::{Encoder, EncoderConfig, at_least_one};
 use crate::layers::{LayerAttention, Linear};
 use crate::ops::{Crf, IGNORED, viterbi};
 use crate::{Init, NnError, ParamId, ParamSpecs, Params, Tape, Var};
@@ -61,8 +61,10 @@ impl Tagger {
     /// Lists the parameters.
     ///
     /// # Errors
-    /// Sizes that do not go together.
+    /// A size of 0, or sizes that do not go together.
     pub fn new(specs: &mut ParamSpecs, config: TaggerConfig) -> Result<Self, NnError> {
+        at_least_one(&[("n_labels", config.n_labels)])?;
+        config.words.check()?;
         let words = Words::new(specs, config.words);
         let encoder = Encoder::new(specs, words.width(), config.encoder)?;
         let n = config.n_labels;

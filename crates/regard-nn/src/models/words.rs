@@ -3,6 +3,7 @@
 use regard_tensor::Real;
 use serde::{Deserialize, Serialize};
 
+use super::at_least_one;
 use crate::layers::{Embedding, Linear, Lstm};
 use crate::ops::{Activation, Pool};
 use crate::{NnError, ParamSpecs, Ragged, Tape, Var};
@@ -38,6 +39,26 @@ pub struct WordsConfig {
     pub char_widths: Vec<usize>,
     /// Dropout on the word and on the character vectors.
     pub dropout: f64,
+}
+
+impl WordsConfig {
+    /// Checks the sizes; those of the characters only where they are read.
+    pub(super) fn check(&self) -> Result<(), NnError> {
+        at_least_one(&[("d_word", self.d_word)])?;
+        if self.encoder == CharEncoder::None {
+            return Ok(());
+        }
+        at_least_one(&[("d_char", self.d_char), ("char_hidden", self.char_hidden)])?;
+        let widths = &self.char_widths;
+        let repeats = (1..widths.len()).any(|i| widths[i..].contains(&widths[i - 1]));
+        if self.encoder == CharEncoder::Cnn && (widths.is_empty() || widths.contains(&0) || repeats)
+        {
+            let expected = "one or more different widths, each at least 1".into();
+            let actual = format!("{widths:?}");
+            return Err(NnError::Hyper { name: "char_widths", expected, actual });
+        }
+        Ok(())
+    }
 }
 
 /// The ids of a batch. Characters are those of the batch's distinct words, each read once.

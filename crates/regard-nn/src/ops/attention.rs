@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use regard_attn::score::Additive;
-use regard_attn::{Call, Dims, Dropout, Item, Normaliser, Position, Rows, RowsMut, Scope, Score};
-use regard_engine::{GradPlaces, Place};
+use regard_attn::{
+    AttnError, Call, Dims, Dropout, Item, Normaliser, Position, Rows, RowsMut, Scope, Score,
+};
+use regard_engine::{GradArrays, Gradients, Place};
 use regard_tensor::{Real, ShapeError, Tensor};
 
 use crate::{NnError, Ragged, Tape, Var};
@@ -107,6 +109,10 @@ impl<T: Real> Tape<'_, T> {
             ScoreSpec::Additive(v) => Some((*v, self.value(*v).clone())),
             ScoreSpec::Fixed(_) => None,
         };
+        if !(0.0..1.0).contains(&spec.dropout) {
+            let (expected, actual) = ("in [0, 1)".into(), spec.dropout.to_string());
+            return Err(AttnError::Option { option: "dropout", expected, actual }.into());
+        }
         let dropout = if spec.dropout > 0.0 { self.next_key() } else { None };
         let dropout = dropout.map(|key| Dropout { rate: spec.dropout, key });
         let kept = Kept {
@@ -141,17 +147,19 @@ impl<T: Real> Tape<'_, T> {
                     |t| Rows { data: Tensor::data(t), row_stride: heads * d, head_stride: d };
                 let place =
                     |part| Place { offset: part * heads * d, row_stride: width, head_stride: d };
-                let places = GradPlaces { dq: place(0), dk: place(1), dv: place(2) };
-                regard_engine::backward_fused(
+                let arrays =
+                    GradArrays::Fused { data: dqkv, dq: place(0), dk: place(1), dv: place(2) };
+                let grads = Gradients { arrays, dparams: &mut dparams };
+                regard_engine::backward(
                     call,
-                    [q, k, v],
+                    q,
+                    k,
+                    v,
                     rows(&saved),
                     lse.data(),
                     rows(dy),
                     None,
-                    dqkv,
-                    places,
-                    &mut dparams,
+                    grads,
                 )
             });
             result.expect("the same call passed its checks in forward");

@@ -53,7 +53,7 @@ impl<T: Real> Tape<'_, T> {
             let targets = &targets[i * rows..];
             simd::vectorise(
                 #[inline(always)]
-                || {
+                move || {
                     let lines = z.chunks_exact(classes).zip(dz.chunks_exact_mut(classes));
                     for (((z, dz), loss), target) in lines.zip(losses).zip(targets) {
                         if *target == IGNORED {

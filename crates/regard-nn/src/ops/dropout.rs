@@ -34,7 +34,7 @@ impl<T: Real> Tape<'_, T> {
                 let first = (i * CHUNK) as u32;
                 simd::vectorise(
                     #[inline(always)]
-                    || {
+                    move || {
                         for (j, (o, x)) in out.iter_mut().zip(from).enumerate() {
                             let keep = key.bits(first.wrapping_add(j as u32)) >= threshold;
                             *o = if keep { *x * scale } else { T::ZERO };

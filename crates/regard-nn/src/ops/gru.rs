@@ -16,6 +16,66 @@ struct Kept<T: Real> {
     hidden: Tensor<T>,
 }
 
+/// One step of one item: fills the gates and the new state.
+#[inline(always)]
+fn cell_forward<T: Real>(xw: &[T], hw: &[T], old: Option<&[T]>, kept: &mut [T], y: &mut [T]) {
+    let h = y.len();
+    let (r, rest) = kept.split_at_mut(h);
+    let (z, rest) = rest.split_at_mut(h);
+    let (n, un) = rest.split_at_mut(h);
+    let (n, un, xw, hw) = (&mut n[..h], &mut un[..h], &xw[..3 * h], &hw[..3 * h]);
+    (0..h).for_each(|j| r[j] = (xw[j] + hw[j]).sigmoid());
+    (0..h).for_each(|j| z[j] = (xw[h + j] + hw[h + j]).sigmoid());
+    un.copy_from_slice(&hw[2 * h..]);
+    (0..h).for_each(|j| n[j] = (xw[2 * h + j] + r[j] * un[j]).tanh());
+    match old {
+        None => (0..h).for_each(|j| y[j] = (T::ONE - z[j]) * n[j]),
+        Some(old) => {
+            let old = &old[..h];
+            (0..h).for_each(|j| y[j] = (T::ONE - z[j]) * n[j] + z[j] * old[j]);
+        }
+    }
+}
+
+/// The derivative of [`cell_forward`]: fills the gradients of the gates' arguments by their input
+/// part (`dx`) and by their recurrent part (`du`), and turns `carry`, ∂L/∂h from the step after,
+/// into the part of ∂L/∂h' that does not go through the recurrent matrix.
+#[inline(always)]
+fn cell_backward<T: Real>(
+    gates: &[T],
+    old: Option<&[T]>,
+    dy: &[T],
+    carry: &mut [T],
+    dx: &mut [T],
+    du: &mut [T],
+) {
+    let h = dy.len();
+    let (r, z) = (&gates[..h], &gates[h..2 * h]);
+    let (n, un) = (&gates[2 * h..3 * h], &gates[3 * h..4 * h]);
+    let (dr, rest) = dx.split_at_mut(h);
+    let (dz, dn) = rest.split_at_mut(h);
+    let (dz, dn, carry) = (&mut dz[..h], &mut dn[..h], &mut carry[..h]);
+    match old {
+        None => (0..h).for_each(|j| dz[j] = -n[j]),
+        Some(old) => {
+            let old = &old[..h];
+            (0..h).for_each(|j| dz[j] = old[j] - n[j]);
+        }
+    }
+    for j in 0..h {
+        let g = carry[j] + dy[j];
+        // h = (1 − z)·n + z·h'
+        dn[j] = g * (T::ONE - z[j]) * (T::ONE - n[j] * n[j]);
+        dz[j] = dz[j] * g * z[j] * (T::ONE - z[j]);
+        // n = tanh(… + r·un)
+        dr[j] = dn[j] * un[j] * r[j] * (T::ONE - r[j]);
+        carry[j] = g * z[j];
+    }
+    du.copy_from_slice(dx);
+    let dun = &mut du[2 * h..3 * h];
+    (0..h).for_each(|j| dun[j] *= r[j]);
+}
+
 fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
     let h = w_hh.dim(1);
     let total = xw.rows();
@@ -40,32 +100,19 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: S
                 Mat::new(w_hh.data(), 3 * h, h).t(),
             );
         }
+        let old = (t > 0).then(|| &y_before[before..before + n * h]);
+        let (xw, hw) = (xw.data(), &hw[..n * 3 * h]);
+        let kept = &mut kept[from * 4 * h..(from + n) * 4 * h];
+        let sources = &steps.source[from..from + n];
         simd::vectorise(
             #[inline(always)]
-            || {
-                let rows = kept[from * 4 * h..(from + n) * 4 * h].chunks_exact_mut(4 * h);
-                let rows = rows.zip(y_now.chunks_exact_mut(h)).zip(hw.chunks_exact(3 * h));
-                for (row, ((kept, y), hw)) in rows.enumerate() {
-                    let xw = xw.row(steps.source[from + row] as usize);
-                    let (r, rest) = kept.split_at_mut(h);
-                    let (z, rest) = rest.split_at_mut(h);
-                    let (n, un) = rest.split_at_mut(h);
-                    for j in 0..h {
-                        r[j] = (xw[j] + hw[j]).sigmoid();
-                        z[j] = (xw[h + j] + hw[h + j]).sigmoid();
-                        un[j] = hw[2 * h + j];
-                        n[j] = (xw[2 * h + j] + r[j] * un[j]).tanh();
-                    }
-                    if t == 0 {
-                        for j in 0..h {
-                            y[j] = (T::ONE - z[j]) * n[j];
-                        }
-                    } else {
-                        let old = &y_before[before + row * h..before + (row + 1) * h];
-                        for j in 0..h {
-                            y[j] = (T::ONE - z[j]) * n[j] + z[j] * old[j];
-                        }
-                    }
+            move || {
+                let rows = kept.chunks_exact_mut(4 * h).zip(y_now.chunks_exact_mut(h));
+                let rows = rows.zip(hw.chunks_exact(3 * h)).zip(sources);
+                for (r, (((kept, y), hw), source)) in rows.enumerate() {
+                    let at = *source as usize * 3 * h;
+                    let old = old.map(|old| &old[r * h..(r + 1) * h]);
+                    cell_forward(&xw[at..at + 3 * h], hw, old, kept, y);
                 }
             },
         );
@@ -86,38 +133,27 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tenso
     for t in (0..steps.len()).rev() {
         let (from, n) = (steps.starts[t], steps.width(t));
         let span = from * 3 * h..(from + n) * 3 * h;
+        let (gates, hidden) = (kept.gates.data(), kept.hidden.data());
+        let old = if t > 0 { &hidden[steps.starts[t - 1] * h..] } else { &[] };
+        let sources = &steps.source[from..from + n];
+        let (dx, du, carry_now) =
+            (&mut dx_all[span.clone()], &mut dh_all[span.clone()], &mut carry[..n * h]);
+        let dy = dy.data();
         simd::vectorise(
             #[inline(always)]
-            || {
-                let rows = dx_all[span.clone()].chunks_exact_mut(3 * h);
-                let rows = rows.zip(dh_all[span.clone()].chunks_exact_mut(3 * h));
-                for (row, (dx, du)) in rows.enumerate() {
-                    let at = from + row;
-                    let dy = dy.row(steps.source[at] as usize);
-                    let gates = kept.gates.row(at);
-                    let (r, z, n, un) =
-                        (&gates[..h], &gates[h..2 * h], &gates[2 * h..3 * h], &gates[3 * h..]);
-                    let carry = &mut carry[row * h..(row + 1) * h];
-                    for j in 0..h {
-                        let old = if t > 0 {
-                            kept.hidden.row(steps.starts[t - 1] + row)[j]
-                        } else {
-                            T::ZERO
-                        };
-                        let g = carry[j] + dy[j];
-                        // h = (1 − z)·n + z·h'
-                        let dn = g * (T::ONE - z[j]) * (T::ONE - n[j] * n[j]);
-                        let dz = g * (old - n[j]) * z[j] * (T::ONE - z[j]);
-                        // n = tanh(… + r·un)
-                        let dr = dn * un[j] * r[j] * (T::ONE - r[j]);
-                        dx[j] = dr;
-                        dx[h + j] = dz;
-                        dx[2 * h + j] = dn;
-                        du[j] = dr;
-                        du[h + j] = dz;
-                        du[2 * h + j] = dn * r[j];
-                        carry[j] = g * z[j];
-                    }
+            move || {
+                let rows = dx.chunks_exact_mut(3 * h).zip(du.chunks_exact_mut(3 * h));
+                let rows = rows.zip(carry_now.chunks_exact_mut(h)).zip(sources);
+                for (r, (((dx, du), carry), source)) in rows.enumerate() {
+                    let (at, source) = (from + r, *source as usize);
+                    cell_backward(
+                        &gates[at * 4 * h..(at + 1) * 4 * h],
+                        old.get(r * h..(r + 1) * h),
+                        &dy[source * h..(source + 1) * h],
+                        carry,
+                        dx,
+                        du,
+                    );
                 }
             },
         );
@@ -160,6 +196,9 @@ impl<T: Real> Tape<'_, T> {
             (self.value(x).clone(), self.value(w_ih).clone(), self.value(w_hh).clone());
         let (bi, bh) = (self.value(b_ih).clone(), self.value(b_hh).clone());
         let (total, d, h) = (items.total(), xv.cols(), wh.cols());
+        if h == 0 {
+            return Err(ShapeError::new("gru", "w_hh", "at least 1 wide", wh.shape()).into());
+        }
         ShapeError::expect("gru", "x", &[total, d], xv.shape())?;
         ShapeError::expect("gru", "w_ih", &[3 * h, d], wi.shape())?;
         ShapeError::expect("gru", "w_hh", &[3 * h, h], wh.shape())?;

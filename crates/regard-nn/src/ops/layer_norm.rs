@@ -6,7 +6,7 @@ use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 use crate::{NnError, Tape, Var};
 
 /// Added to the variance, as in the paper's implementations.
-pub const EPS: f64 = 1e-5;
+const EPS: f64 = 1e-5;
 
 impl<T: Real> Tape<'_, T> {
     /// `y = g ∘ (x − μ)/√(σ² + 1e-5) + b`, with μ and σ² the mean and (biased) variance of each row.
@@ -37,9 +37,10 @@ impl<T: Real> Tape<'_, T> {
             work,
             |i, y, stats| {
                 let x = &xv.data()[i * rows * d..i * rows * d + y.len()];
+                let (gain, bias) = (gv.data(), bv.data());
                 simd::vectorise(
                     #[inline(always)]
-                    || {
+                    move || {
                         let lines = x.chunks_exact(d).zip(y.chunks_exact_mut(d));
                         for ((x, y), stats) in lines.zip(stats.chunks_exact_mut(2)) {
                             let mean = sum(x) * scale;
@@ -47,7 +48,7 @@ impl<T: Real> Tape<'_, T> {
                                 *y = *x - mean;
                             }
                             let inverse = T::ONE / (dot(y, y) * scale + eps).sqrt();
-                            for ((y, g), b) in y.iter_mut().zip(gv.data()).zip(bv.data()) {
+                            for ((y, g), b) in y.iter_mut().zip(gain).zip(bias) {
                                 *y = *y * inverse * *g + *b;
                             }
                             stats[0] = mean;
@@ -68,20 +69,20 @@ impl<T: Real> Tape<'_, T> {
                 let x = &xv.data()[i * step..i * step + dx.len()];
                 let dy = &dy.data()[i * step..i * step + dx.len()];
                 let stats = &stats.data()[i * rows * 2..];
+                let gain = gv.data();
                 simd::vectorise(
                     #[inline(always)]
-                    || {
+                    move || {
                         let lines = x.chunks_exact(d).zip(dy.chunks_exact(d));
                         let lines = lines.zip(dx.chunks_exact_mut(d));
                         for (((x, dy), dx), stats) in lines.zip(stats.chunks_exact(2)) {
                             let (mean, inverse) = (stats[0], stats[1]);
-                            for (dx, (dy, g)) in dx.iter_mut().zip(dy.iter().zip(gv.data())) {
+                            for (dx, (dy, g)) in dx.iter_mut().zip(dy.iter().zip(gain)) {
                                 *dx = *dy * *g;
                             }
                             let mean_g = sum(dx) * scale;
-                            let mut along = T::ZERO;
-                            // mean(ĝ ∘ x̂) = inverse·(ĝ·x − μ·Σĝ)/d
-                            along += dot(dx, x) - mean * mean_g * T::from_usize(d);
+                            // mean(ĝ ∘ x̂) = (ĝ·x − μ·Σĝ)·inverse/d
+                            let along = dot(dx, x) - mean * mean_g * T::from_usize(d);
                             let along = along * inverse * scale;
                             for (dx, x) in dx.iter_mut().zip(x) {
                                 let normalised = (*x - mean) * inverse;
@@ -97,7 +98,7 @@ impl<T: Real> Tape<'_, T> {
                     },
                 );
             });
-            for part in parts.data().chunks_exact(2 * d) {
+            for part in parts.data().chunks_exact((2 * d).max(1)) {
                 for (var, part) in [(gain, &part[..d]), (bias, &part[d..])] {
                     if grads.wants(var) {
                         grads.sum(var).iter_mut().zip(part).for_each(|(s, p)| *s += *p);

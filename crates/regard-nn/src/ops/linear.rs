@@ -57,7 +57,7 @@ impl<T: Real> Tape<'_, T> {
             let finish = |i: usize, y: &mut [T], mut saved: Option<&mut [T]>| {
                 simd::vectorise(
                     #[inline(always)]
-                    || {
+                    move || {
                         for (j, row) in y.chunks_exact_mut(d_out.max(1)).enumerate() {
                             if let Some(bias) = bias {
                                 row.iter_mut().zip(bias).for_each(|(y, b)| *y += *b);
@@ -103,7 +103,7 @@ impl<T: Real> Tape<'_, T> {
                     let saved = &saved.data()[i * step..i * step + dz.len()];
                     simd::vectorise(
                         #[inline(always)]
-                        || slope(activation, dz, saved),
+                        move || slope(activation, dz, saved),
                     );
                 });
             }

@@ -17,6 +17,70 @@ struct Kept<T: Real> {
     hidden: Tensor<T>,
 }
 
+/// The four gates of one row.
+#[inline(always)]
+fn quarters<T>(row: &[T], h: usize) -> (&[T], &[T], &[T], &[T]) {
+    (&row[..h], &row[h..2 * h], &row[2 * h..3 * h], &row[3 * h..4 * h])
+}
+
+/// One step of one item: turns the gates' arguments into the gates, and computes c and h.
+#[inline(always)]
+fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut [T], y: &mut [T]) {
+    let h = c.len();
+    let (input_forget, rest) = gates.split_at_mut(2 * h);
+    let (g, o) = rest.split_at_mut(h);
+    input_forget.iter_mut().for_each(|x| *x = x.sigmoid());
+    g.iter_mut().for_each(|x| *x = x.tanh());
+    o.iter_mut().for_each(|x| *x = x.sigmoid());
+    let (i, f, g, o) = quarters(gates, h);
+    let (c, y) = (&mut c[..h], &mut y[..h]);
+    match old {
+        None => (0..h).for_each(|j| c[j] = i[j] * g[j]),
+        Some(old) => {
+            let old = &old[..h];
+            (0..h).for_each(|j| c[j] = f[j] * old[j] + i[j] * g[j]);
+        }
+    }
+    (0..h).for_each(|j| y[j] = o[j] * c[j].tanh());
+}
+
+/// The derivative of [`cell_forward`]: fills `dz`, the gradient of the gates' arguments, and turns
+/// `dc` into the gradient of the cell before.
+#[inline(always)]
+fn cell_backward<T: Real>(
+    gates: &[T],
+    c: &[T],
+    old: Option<&[T]>,
+    dy: &[T],
+    dh: &[T],
+    dc: &mut [T],
+    dz: &mut [T],
+) {
+    let h = c.len();
+    let (i, f, g, o) = quarters(gates, h);
+    let (zi, rest) = dz.split_at_mut(h);
+    let (zf, rest) = rest.split_at_mut(h);
+    let (zg, zo) = rest.split_at_mut(h);
+    let (zg, zo, dy, dh, dc) = (&mut zg[..h], &mut zo[..h], &dy[..h], &dh[..h], &mut dc[..h]);
+    for j in 0..h {
+        let (dh, tc) = (dh[j] + dy[j], c[j].tanh());
+        // h = o·tanh(c)
+        zo[j] = dh * tc * o[j] * (T::ONE - o[j]);
+        let now = dc[j] + dh * o[j] * (T::ONE - tc * tc);
+        // c = f·c' + i·g
+        zi[j] = now * g[j] * i[j] * (T::ONE - i[j]);
+        zg[j] = now * i[j] * (T::ONE - g[j] * g[j]);
+        dc[j] = now * f[j];
+    }
+    match old {
+        None => zf.fill(T::ZERO),
+        Some(old) => {
+            let (old, zf) = (&old[..h], &mut zf[..h]);
+            (0..h).for_each(|j| zf[j] = dc[j] * (T::ONE - f[j]) * old[j]);
+        }
+    }
+}
+
 fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
     let h = w_hh.dim(1);
     let total = xw.rows();
@@ -43,31 +107,13 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
                 Mat::new(w_hh.data(), 4 * h, h).t(),
             );
         }
+        let old = (t > 0).then(|| &c_before[before..before + n * h]);
         simd::vectorise(
             #[inline(always)]
-            || {
+            move || {
                 let rows = now.chunks_exact_mut(4 * h).zip(c_now.chunks_exact_mut(h));
                 for (r, ((gates, c), y)) in rows.zip(y_now.chunks_exact_mut(h)).enumerate() {
-                    let (i, rest) = gates.split_at_mut(h);
-                    let (f, rest) = rest.split_at_mut(h);
-                    let (g, o) = rest.split_at_mut(h);
-                    i.iter_mut().for_each(|x| *x = x.sigmoid());
-                    f.iter_mut().for_each(|x| *x = x.sigmoid());
-                    g.iter_mut().for_each(|x| *x = x.tanh());
-                    o.iter_mut().for_each(|x| *x = x.sigmoid());
-                    if t == 0 {
-                        for j in 0..h {
-                            c[j] = i[j] * g[j];
-                        }
-                    } else {
-                        let old = &c_before[before + r * h..before + (r + 1) * h];
-                        for j in 0..h {
-                            c[j] = f[j] * old[j] + i[j] * g[j];
-                        }
-                    }
-                    for j in 0..h {
-                        y[j] = o[j] * c[j].tanh();
-                    }
+                    cell_forward(gates, old.map(|old| &old[r * h..(r + 1) * h]), c, y);
                 }
             },
         );
@@ -87,39 +133,29 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor
     let (dz_all, dh, dc) = (dz.data_mut(), dh.data_mut(), dc.data_mut());
     for t in (0..steps.len()).rev() {
         let (from, n) = (steps.starts[t], steps.width(t));
-        let now = &mut dz_all[from * 4 * h..(from + n) * 4 * h];
+        let span = from * 4 * h..(from + n) * 4 * h;
+        let now = &mut dz_all[span.clone()];
+        let (dh_now, dc_now) = (&dh[..n * h], &mut dc[..n * h]);
+        let (gates, cell) = (kept.gates.data(), kept.cell.data());
+        let old = if t > 0 { &cell[steps.starts[t - 1] * h..] } else { &[] };
+        let sources = &steps.source[from..from + n];
+        let dy = dy.data();
         simd::vectorise(
             #[inline(always)]
-            || {
-                for (r, dz) in now.chunks_exact_mut(4 * h).enumerate() {
-                    let row = from + r;
-                    let dy = dy.row(steps.source[row] as usize);
-                    let (gates, c) = (kept.gates.row(row), kept.cell.row(row));
-                    let (i, f, g, o) =
-                        (&gates[..h], &gates[h..2 * h], &gates[2 * h..3 * h], &gates[3 * h..]);
-                    let (dh, dc) = (&dh[r * h..(r + 1) * h], &mut dc[r * h..(r + 1) * h]);
-                    let (zi, rest) = dz.split_at_mut(h);
-                    let (zf, rest) = rest.split_at_mut(h);
-                    let (zg, zo) = rest.split_at_mut(h);
-                    for j in 0..h {
-                        let (dh, tc) = (dh[j] + dy[j], c[j].tanh());
-                        // h = o·tanh(c)
-                        zo[j] = dh * tc * o[j] * (T::ONE - o[j]);
-                        let dcj = dc[j] + dh * o[j] * (T::ONE - tc * tc);
-                        // c = f·c' + i·g
-                        zi[j] = dcj * g[j] * i[j] * (T::ONE - i[j]);
-                        zg[j] = dcj * i[j] * (T::ONE - g[j] * g[j]);
-                        dc[j] = dcj * f[j];
-                        zf[j] = dcj * f[j] * (T::ONE - f[j]);
-                    }
-                    if t > 0 {
-                        let old = kept.cell.row(steps.starts[t - 1] + r);
-                        for j in 0..h {
-                            zf[j] *= old[j];
-                        }
-                    } else {
-                        zf.fill(T::ZERO);
-                    }
+            move || {
+                let states = dh_now.chunks_exact(h).zip(dc_now.chunks_exact_mut(h));
+                let rows = now.chunks_exact_mut(4 * h).zip(states).zip(sources);
+                for (r, ((dz, (dh, dc)), source)) in rows.enumerate() {
+                    let at = from + r;
+                    cell_backward(
+                        &gates[at * 4 * h..(at + 1) * 4 * h],
+                        &cell[at * h..(at + 1) * h],
+                        old.get(r * h..(r + 1) * h),
+                        &dy[*source as usize * h..(*source as usize + 1) * h],
+                        dh,
+                        dc,
+                        dz,
+                    );
                 }
             },
         );
@@ -128,7 +164,7 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor
                 MatMut::new(&mut dh[..n * h], n, h),
                 0.0,
                 1.0,
-                Mat::new(now, n, 4 * h),
+                Mat::new(&dz_all[span], n, 4 * h),
                 Mat::new(w_hh.data(), 4 * h, h),
             );
         }
@@ -166,6 +202,9 @@ impl<T: Real> Tape<'_, T> {
             self.value(b).clone(),
         );
         let (total, d, h) = (items.total(), xv.cols(), wh.cols());
+        if h == 0 {
+            return Err(ShapeError::new("lstm", "w_hh", "at least 1 wide", wh.shape()).into());
+        }
         ShapeError::expect("lstm", "x", &[total, d], xv.shape())?;
         ShapeError::expect("lstm", "w_ih", &[4 * h, d], wi.shape())?;
         ShapeError::expect("lstm", "w_hh", &[4 * h, h], wh.shape())?;

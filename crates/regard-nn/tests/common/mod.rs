@@ -68,12 +68,8 @@ pub(crate) fn encoders(width: usize, dropout: f64) -> Vec<(String, EncoderConfig
         let config = RnnConfig { hidden, layers, bidirectional, dropout };
         all.push((format!("rnn, both ways: {bidirectional}"), EncoderConfig::Rnn(config)));
     }
-    let positions = [
-        PositionKind::None,
-        PositionKind::Sinusoidal,
-        PositionKind::Learned,
-        PositionKind::Rotary,
-    ];
+    let positions =
+        [PositionKind::None, PositionKind::Sinusoidal, PositionKind::Learned, PositionKind::Rotary];
     let scores = [ScoreKind::Dot, ScoreKind::ScaledDot, ScoreKind::Additive];
     for (i, position) in positions.into_iter().enumerate() {
         for (j, score) in scores.into_iter().enumerate() {
@@ -175,8 +171,8 @@ pub(crate) fn token_ids(sentences: &[Vec<u32>]) -> TokenIds {
         });
         distinct.push(at as u32);
     }
-    let spell = |word: &u32| (0..=word % 4).map(move |i| (word * 5 + i * i) % N_CHARS as u32);
-    let spelled: Vec<Vec<u32>> = known.iter().map(|word| spell(word).collect()).collect();
+    let spell = |word: &u32| (0..=word % 4).map(|i| (word * 5 + i * i) % N_CHARS as u32).collect();
+    let spelled: Vec<Vec<u32>> = known.iter().map(spell).collect();
     let char_lengths: Vec<usize> = spelled.iter().map(Vec::len).collect();
     TokenIds {
         items: Ragged::new(&lengths),

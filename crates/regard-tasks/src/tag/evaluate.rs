@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regard_data::{Sentence, plan_in_order};
-use regard_metrics::{Scheme, SpanMetrics, SpanMode, SpanScores, TagMetrics, TagScores, TokenFlags};
+use regard_metrics::{
+    Scheme, SpanMetrics, SpanMode, SpanScores, TagMetrics, TagScores, TokenFlags,
+};
 use serde::Serialize;
 
 use super::lexicon::Lexicon;
@@ -46,9 +48,9 @@ impl TagEvaluation {
 pub fn is_span_task<'a>(labels: impl Iterator<Item = &'a str>) -> bool {
     let mut spans = false;
     for label in labels {
-        let typed = label.split_once('-').is_some_and(|(mark, kind)| {
-            !kind.is_empty() && ["B", "I", "E", "S"].contains(&mark)
-        });
+        let typed = label
+            .split_once('-')
+            .is_some_and(|(mark, kind)| !kind.is_empty() && ["B", "I", "E", "S"].contains(&mark));
         if !typed && label != "O" {
             return false;
         }

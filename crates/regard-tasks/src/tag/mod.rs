@@ -27,4 +27,5 @@ pub use lexicon::Lexicon;
 pub use look::look;
 pub use model::LoadedTagger;
 pub use predict::{Prediction, predict_stream};
+pub(crate) use train::{Corpus, Trainer};
 pub use train::{Observer, Silent, TrainRequest, resume, train};

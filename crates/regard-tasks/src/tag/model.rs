@@ -16,7 +16,10 @@ use crate::config::{ConfigError, Layer};
 use crate::run::{RunFacts, RunFolder, files};
 
 /// The model that the settings stand for, and the list of its parameters.
-pub(super) fn build(config: &TagConfig, lexicon: &Lexicon) -> Result<(Tagger, ParamSpecs), NnError> {
+pub(super) fn build(
+    config: &TagConfig,
+    lexicon: &Lexicon,
+) -> Result<(Tagger, ParamSpecs), NnError> {
     let m = &config.model;
     let mut specs = ParamSpecs::new();
     let words = WordsConfig {
@@ -100,9 +103,8 @@ impl LoadedTagger {
         if !column.is_empty() {
             return Ok(Format::parse(trained()?.name(), column, path)?);
         }
-        let same_ending = Format::parse("auto", "", path).is_ok_and(|guess| {
-            trained().is_ok_and(|trained| guess.name() == trained.name())
-        });
+        let same_ending = Format::parse("auto", "", path)
+            .is_ok_and(|guess| trained().is_ok_and(|trained| guess.name() == trained.name()));
         let unknown_ending = Format::parse("auto", "", path).is_err();
         if same_ending || unknown_ending {
             return Ok(trained()?);

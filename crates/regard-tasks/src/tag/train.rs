@@ -146,7 +146,7 @@ pub fn train(
     trainer.go(request.stop, observer)
 }
 
-/// Goes on with a run from its last checkpoint; `epochs` may ask for more passes than planned.
+/// Goes on with a run from its last checkpoint, or from its first step where it has none yet.
 ///
 /// # Errors
 /// The folder holds no run, the data changed, a file is damaged.
@@ -211,7 +211,8 @@ impl Trainer {
         let params = Params::new(specs, config.train.seed);
         let lengths = lengths(&corpus.train);
         // Epochs may differ by a batch or two; the schedule only needs the planned end.
-        let per_epoch = plan(&lengths, config.train.batch_tokens, config.train.seed, 1).len() as u64;
+        let per_epoch =
+            plan(&lengths, config.train.batch_tokens, config.train.seed, 1).len() as u64;
         let labels = corpus.train.iter().flat_map(|s| &s.labels);
         let spans = is_span_task(labels.map(String::as_str));
         let average = config.train.average > 0.0;
@@ -298,8 +299,11 @@ impl Trainer {
                         log.append(&record.into())?;
                     }
                 }
+                // The end of an epoch writes its own, after the evaluation: one before it would
+                // have the evaluation logged twice if the process died in between.
                 let every = train.checkpoint_every;
-                if every > 0 && self.state.step.is_multiple_of(every) {
+                let is_last = self.state.batch as usize == batches.len();
+                if every > 0 && self.state.step.is_multiple_of(every) && !is_last {
                     self.state.elapsed_s = before + self.began.elapsed().as_secs_f64();
                     self.save_last()?;
                 }
@@ -319,7 +323,8 @@ impl Trainer {
         let step = self.state.step + 1;
         let key = Key::new(train.seed).named("step").child(step);
         let sentences: Vec<&Sentence> = batch.iter().map(|i| &self.corpus.train[*i]).collect();
-        let ids = self.model.lexicon.ids(&sentences, Some((train.word_dropout, key.named("words"))));
+        let ids =
+            self.model.lexicon.ids(&sentences, Some((train.word_dropout, key.named("words"))));
         let labels = self.model.lexicon.label_ids(&sentences, IGNORED);
         let words = labels.len();
 

@@ -16,7 +16,7 @@ pub fn map<T: Real>(out: &mut [T], x: &[T], cost: usize, f: impl Fn(T) -> T + Sy
         let x = &x[i * CHUNK..i * CHUNK + piece.len()];
         simd::vectorise(
             #[inline(always)]
-            || {
+            move || {
                 for (o, x) in piece.iter_mut().zip(x) {
                     *o = f(*x);
                 }
@@ -41,7 +41,7 @@ pub fn update<T: Real>(
         let x = &x[i * CHUNK..i * CHUNK + piece.len()];
         simd::vectorise(
             #[inline(always)]
-            || {
+            move || {
                 for (o, x) in piece.iter_mut().zip(x) {
                     *o = f(*o, *x);
                 }
@@ -68,7 +68,7 @@ pub fn update2<T: Real>(
         let (x, y) = (&x[lo..hi], &y[lo..hi]);
         simd::vectorise(
             #[inline(always)]
-            || {
+            move || {
                 for ((o, x), y) in piece.iter_mut().zip(x).zip(y) {
                     *o = f(*o, *x, *y);
                 }

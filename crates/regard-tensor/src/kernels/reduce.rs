@@ -59,7 +59,7 @@ pub fn add_column_sums<T: Real>(matrix: &[T], cols: usize, out: &mut [T]) {
     }
     crate::simd::vectorise(
         #[inline(always)]
-        || {
+        move || {
             for row in matrix.chunks_exact(cols) {
                 for (o, x) in out.iter_mut().zip(row) {
                     *o += *x;

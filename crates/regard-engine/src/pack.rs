@@ -1,0 +1,289 @@
+//! Rows of the inputs, copied into the layouts that the kernels read.
+
+use std::ops::Range;
+
+use regard_attn::{Position, Rows};
+use regard_tensor::{Buffer, Real};
+
+use crate::kernel::product::{Left, Panels, Product, block_columns};
+
+/// The rows of one head of one item.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a, T> {
+    rows: Rows<'a, T>,
+    start: usize,
+    head: usize,
+    width: usize,
+}
+
+impl<'a, T> Source<'a, T> {
+    /// Row i is row `start + i` of `head`.
+    pub(crate) fn new(rows: Rows<'a, T>, start: usize, head: usize, width: usize) -> Self {
+        Self { rows, start, head, width }
+    }
+
+    /// Rows that follow each other.
+    pub(crate) fn dense(data: &'a [T], width: usize) -> Self {
+        Self::new(Rows { data, row_stride: width, head_stride: 0 }, 0, 0, width)
+    }
+
+    #[inline(always)]
+    pub(crate) fn row(&self, i: usize) -> &'a [T] {
+        self.rows.row(self.start + i, self.head, self.width)
+    }
+}
+
+/// Makes a buffer hold at least `len` elements; what they are is arbitrary.
+pub(crate) fn grow<T: Real>(buffer: &mut Buffer<T>, len: usize) {
+    if buffer.len() < len {
+        *buffer = Buffer::stale(len);
+    }
+}
+
+/// `width` rounded up to whole blocks of columns of a product.
+pub(crate) fn padded_width<T>(width: usize) -> usize {
+    width.next_multiple_of(block_columns::<T>())
+}
+
+pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
+    row.iter().fold(true, |finite, x| finite & x.is_finite())
+}
+
+/// Copies rows one after the other.
+pub(crate) fn copy<T: Real>(source: Source<'_, T>, rows: Range<usize>, out: &mut [T]) {
+    for (i, out) in rows.zip(out.chunks_exact_mut(source.width)) {
+        out.copy_from_slice(source.row(i));
+    }
+}
+
+/// As [`copy`]; row i is turned to position i if the position turns.
+pub(crate) fn copy_turned<T: Real>(
+    source: Source<'_, T>,
+    position: &dyn Position<T>,
+    rows: Range<usize>,
+    out: &mut [T],
+) {
+    copy(source, rows.clone(), out);
+    if position.turns() {
+        for (i, row) in rows.zip(out.chunks_exact_mut(source.width)) {
+            position.turn(i, row);
+        }
+    }
+}
+
+/// Rows packed as the right factor of products with their transpose: depth = width, one column a
+/// row.
+#[derive(Debug)]
+pub(crate) struct Across<T: Real> {
+    data: Buffer<T>,
+    width: usize,
+}
+
+impl<T: Real> Across<T> {
+    pub(crate) fn new() -> Self {
+        Self { data: Buffer::stale(0), width: 0 }
+    }
+
+    /// Packs rows 0..len.
+    pub(crate) fn pack(&mut self, source: Source<'_, T>, len: usize) {
+        let (lanes, width) = (block_columns::<T>(), source.width);
+        grow(&mut self.data, width * len.next_multiple_of(lanes));
+        self.width = width;
+        for (p, panel) in self.data.chunks_exact_mut(width * lanes).enumerate() {
+            if p * lanes >= len {
+                break;
+            }
+            let count = lanes.min(len - p * lanes);
+            for l in 0..count {
+                let row = source.row(p * lanes + l);
+                for (out, x) in panel.chunks_exact_mut(lanes).zip(row) {
+                    out[l] = *x;
+                }
+            }
+            for out in panel.chunks_exact_mut(lanes) {
+                out[count..].fill(T::ZERO);
+            }
+        }
+    }
+
+    /// The columns of rows `rows`, which start at a multiple of the block's columns.
+    pub(crate) fn panels(&self, rows: &Range<usize>) -> Panels<'_, T> {
+        let lanes = block_columns::<T>();
+        Panels {
+            data: &self.data[rows.start * self.width..],
+            stride: self.width * lanes,
+            depth: self.width,
+            count: rows.len().div_ceil(lanes),
+        }
+    }
+}
+
+/// Rows packed as the right factor of weighted sums of rows, tile by tile.
+///
+/// A product multiplies every weight of a tile with every row, also the weight 0 of a forbidden
+/// pair; 0 times a NaN or an infinity would be NaN. So rows that hold such a number are zeroed in
+/// the packed copy, and [`Along::add_weighted`] adds them pair by pair, where the weight is
+/// not 0. A pair of weight 0 thus takes nothing of a row, whatever it holds, and finite rows are
+/// summed the same way whatever else is in the tile.
+#[derive(Debug)]
+pub(crate) struct Along<T: Real> {
+    data: Buffer<T>,
+    /// Rows of a tile; the last may have fewer.
+    tile: usize,
+    len: usize,
+    width: usize,
+    /// The rows that are not all finite, in order, and what they hold.
+    odd: Vec<usize>,
+    odd_rows: Vec<T>,
+}
+
+impl<T: Real> Along<T> {
+    /// For tiles of `tile` rows.
+    pub(crate) fn new(tile: usize) -> Self {
+        let (odd, odd_rows) = (Vec::new(), Vec::new());
+        Self { data: Buffer::stale(0), tile, len: 0, width: 0, odd, odd_rows }
+    }
+
+    /// Packs rows 0..len.
+    pub(crate) fn pack(&mut self, source: Source<'_, T>, len: usize) {
+        let lanes = block_columns::<T>();
+        let width = padded_width::<T>(source.width);
+        grow(&mut self.data, width * len);
+        self.odd.clear();
+        self.odd_rows.clear();
+        (self.len, self.width) = (len, source.width);
+        let tiles = self.data[..width * len].chunks_mut(width * self.tile);
+        for (tile, first) in tiles.zip((0..len).step_by(self.tile)) {
+            let count = tile.len() / width;
+            for r in 0..count {
+                let row = source.row(first + r);
+                let finite = all_finite(row);
+                if !finite {
+                    self.odd.push(first + r);
+                    self.odd_rows.extend_from_slice(row);
+                }
+                for (p, part) in row.chunks(lanes).enumerate() {
+                    let out = &mut tile[(p * count + r) * lanes..(p * count + r + 1) * lanes];
+                    if !finite {
+                        out.fill(T::ZERO);
+                    } else if part.len() == lanes {
+                        // Of a length that the compiler knows.
+                        out.copy_from_slice(&part[..lanes]);
+                    } else {
+                        out[..part.len()].copy_from_slice(part);
+                        out[part.len()..].fill(T::ZERO);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `c_i += α·Σ_j a_ij b_j` over the rows `tile` of b, which lie in one packed tile.
+    ///
+    /// Row j of b is column `j − tile.start` of `left`. Rows of `c` are `stride` apart.
+    pub(crate) fn add_weighted(
+        &self,
+        c: &mut [T],
+        stride: usize,
+        rows: usize,
+        left: Left<'_, T>,
+        alpha: T,
+        tile: &Range<usize>,
+    ) {
+        let lanes = block_columns::<T>();
+        let width = padded_width::<T>(self.width);
+        let begin = tile.start / self.tile * self.tile;
+        let skipped = tile.start - begin;
+        let packed = self.tile.min(self.len - begin);
+        let right = Panels {
+            data: &self.data[begin * width + skipped * lanes..(begin + packed) * width],
+            stride: packed * lanes,
+            depth: tile.len(),
+            count: width / lanes,
+        };
+        Product { c: &mut *c, stride, rows, left, right, alpha }.compute();
+        for (j, row) in self.odd.iter().zip(self.odd_rows.chunks_exact(self.width)) {
+            if !tile.contains(j) {
+                continue;
+            }
+            for i in 0..rows {
+                let weight = left.at(i, j - tile.start);
+                if weight != T::ZERO {
+                    for (c, b) in c[i * stride..].iter_mut().zip(row) {
+                        *c += alpha * weight * *b;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regard_testkit::random_vec;
+
+    #[test]
+    fn products_of_packed_rows_are_those_of_the_rows() {
+        for (m, n, d) in [(1, 1, 1), (7, 13, 5), (6, 64, 16), (17, 65, 9), (3, 130, 31)] {
+            let (a, b) = (random_vec(1, m * d), random_vec(2, n * d));
+            let mut across = Across::new();
+            across.pack(Source::dense(&b, d), n);
+            let stride = padded_width::<f64>(n);
+            let mut c = vec![0.0; m * stride];
+            let right = across.panels(&(0..n));
+            let left = Left::Rows { data: &a, stride: d };
+            Product { c: &mut c, stride, rows: m, left, right, alpha: 2.0 }.compute();
+            for i in 0..m {
+                for j in 0..n {
+                    let want: f64 = (0..d).map(|x| 2.0 * a[i * d + x] * b[j * d + x]).sum();
+                    assert!((c[i * stride + j] - want).abs() < 1e-14 * d as f64);
+                }
+                assert!(c[i * stride + n..(i + 1) * stride].iter().all(|x| *x == 0.0));
+            }
+            // C·B, tile by tile, by rows and by columns of C.
+            let mut along = Along::new(64);
+            along.pack(Source::dense(&b, d), n);
+            let width = padded_width::<f64>(d);
+            let transposed: Vec<f64> = (0..n * m).map(|x| c[(x % m) * stride + x / m]).collect();
+            let (mut by_rows, mut by_columns) = (vec![0.0; m * width], vec![0.0; m * width]);
+            for start in (0..n).step_by(64) {
+                let tile = start..n.min(start + 64);
+                let left = Left::Rows { data: &c[start..], stride };
+                along.add_weighted(&mut by_rows, width, m, left, 1.0, &tile);
+                let left = Left::Columns { data: &transposed[start * m..], stride: m };
+                along.add_weighted(&mut by_columns, width, m, left, 1.0, &tile);
+            }
+            assert_eq!(by_rows, by_columns);
+            for i in 0..m {
+                for x in 0..d {
+                    let want: f64 = (0..n).map(|j| c[i * stride + j] * b[j * d + x]).sum();
+                    assert!((by_rows[i * width + x] - want).abs() < 1e-13 * (n * d) as f64);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_of_zero_takes_nothing_and_changes_no_bit() {
+        let mut b = random_vec(3, 5 * 3);
+        let weights = [0.5, 0.0, 0.25, 0.0, 0.125];
+        let sum = |b: &[f64]| {
+            let mut along = Along::new(4);
+            along.pack(Source::dense(b, 3), 5);
+            let mut c = vec![0.0; 8];
+            for tile in [0..4, 4..5] {
+                let left = Left::Rows { data: &weights[tile.start..], stride: 5 };
+                along.add_weighted(&mut c, 8, 1, left, 1.0, &tile);
+            }
+            c
+        };
+        let want = sum(&b);
+        (b[3], b[10]) = (f64::NAN, f64::INFINITY);
+        assert_eq!(sum(&b), want);
+        // One that is looked at shows, in its own column.
+        b[6] = f64::NAN;
+        let got = sum(&b);
+        assert!(got[0].is_nan() && got[1].is_finite() && got[2].is_finite());
+    }
+}

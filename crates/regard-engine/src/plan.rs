@@ -1,0 +1,135 @@
+//! How a call is cut into tasks and tiles.
+//!
+//! A unit is one item and one key head, with all query heads that use it: its keys and values are
+//! packed once. A tile is [`QUERIES`] × [`KEYS`] scores; tiles begin at the item's start, so that
+//! an item is cut the same way alone, in a padded and in a packed batch.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use regard_attn::{Call, Item, Rows};
+use regard_tensor::Real;
+
+use crate::kernel::LANES;
+use crate::pack::Source;
+
+/// Queries of a tile.
+pub(crate) const QUERIES: usize = 64;
+
+/// Keys of a tile. A tile of scores is 16 KiB in f32: half of the smallest first-level cache.
+pub(crate) const KEYS: usize = 64;
+
+/// Multiply-adds below which work stays on the calling thread, some ten microseconds: waking
+/// another thread costs about as much.
+const SERIAL: usize = 1 << 18;
+
+/// Multiply-adds that a thread takes at a time, at least.
+const GRAIN: usize = 1 << 17;
+
+/// The inputs of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a, T: Real> {
+    pub(crate) call: &'a Call<'a, T>,
+    pub(crate) q: Rows<'a, T>,
+    pub(crate) k: Rows<'a, T>,
+    pub(crate) v: Rows<'a, T>,
+}
+
+/// One item and one key head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unit {
+    pub(crate) item: usize,
+    pub(crate) kv_head: usize,
+}
+
+impl<'a, T: Real> Inputs<'a, T> {
+    pub(crate) fn item(&self, unit: Unit) -> Item {
+        self.call.items[unit.item]
+    }
+
+    /// Number of units.
+    pub(crate) fn units(&self) -> usize {
+        self.call.items.len() * self.call.dims.n_kv_heads
+    }
+
+    pub(crate) fn unit(&self, n: usize) -> Unit {
+        let heads = self.call.dims.n_kv_heads;
+        Unit { item: n / heads, kv_head: n % heads }
+    }
+
+    /// The query heads of a unit.
+    pub(crate) fn heads(&self, unit: Unit) -> Range<usize> {
+        let group = self.call.dims.n_heads / self.call.dims.n_kv_heads;
+        unit.kv_head * group..(unit.kv_head + 1) * group
+    }
+
+    /// Multiply-adds of one product of scores and one of contexts, if every pair is allowed.
+    pub(crate) fn work(&self, unit: Unit) -> usize {
+        let (item, dims) = (self.item(unit), self.call.dims);
+        item.q_len * item.kv_len * (dims.d_k + dims.d_v) * self.heads(unit).len()
+    }
+
+    /// The queries of a head.
+    pub(crate) fn queries(&self, unit: Unit, head: usize) -> Source<'a, T> {
+        let start = self.item(unit).q_start;
+        Source::new(self.q, start, head, self.call.dims.d_k)
+    }
+
+    /// The keys of a unit.
+    pub(crate) fn keys(&self, unit: Unit) -> Source<'a, T> {
+        let start = self.item(unit).kv_start;
+        Source::new(self.k, start, unit.kv_head, self.call.dims.d_k)
+    }
+
+    /// The values of a unit.
+    pub(crate) fn values(&self, unit: Unit) -> Source<'a, T> {
+        let start = self.item(unit).kv_start;
+        Source::new(self.v, start, unit.kv_head, self.call.dims.d_v)
+    }
+}
+
+/// Cuts `range` at the multiples of `size`. The first piece begins at the multiple of [`LANES`] before
+/// the range, so that every key keeps its lane.
+pub(crate) fn tiles(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = range.start / LANES * LANES;
+    let end = if range.is_empty() { start } else { range.end };
+    std::iter::from_fn(move || {
+        let tile = start..end.min((start / size + 1) * size);
+        start = tile.end;
+        (!tile.is_empty()).then_some(tile)
+    })
+}
+
+/// The results of `f(scratch, n)` for n in 0..count, in order; computed by several threads where
+/// `work` (multiply-adds of the whole) is worth it. On the calling thread `scratch` is used,
+/// elsewhere what `new` makes.
+pub(crate) fn run<S, R: Send>(
+    scratch: &mut S,
+    count: usize,
+    work: usize,
+    new: impl Fn() -> S + Sync + Send,
+    f: impl Fn(&mut S, usize) -> R + Sync + Send,
+) -> Vec<R> {
+    if work < SERIAL || count <= 1 {
+        return (0..count).map(|n| f(scratch, n)).collect();
+    }
+    let at_once = (GRAIN * count / work).max(1);
+    (0..count).into_par_iter().with_min_len(at_once).map_init(new, f).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_begin_at_borders_and_cover_the_range() {
+        let cut = |range| tiles(range, 64).collect::<Vec<_>>();
+        assert_eq!(cut(0..129), [0..64, 64..128, 128..129]);
+        assert_eq!(cut(65..128), [64..128]);
+        assert_eq!(cut(83..130), [80..128, 128..130]);
+        assert!(cut(0..0).is_empty() && cut(13..13).is_empty());
+        #[allow(clippy::reversed_empty_ranges, reason = "a scope may answer so")]
+        let backwards = cut(20..3);
+        assert!(backwards.is_empty());
+    }
+}

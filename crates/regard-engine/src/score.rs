@@ -1,0 +1,298 @@
+//! A tile of scores and its derivative: the score, by its lowering, then the scope.
+
+use std::ops::Range;
+
+use regard_attn::score::{Block, BlockMut};
+use regard_attn::{At, Call, Coverage, Lowering, Scope};
+use regard_tensor::{Buffer, Real};
+
+use crate::kernel::padded;
+use crate::kernel::product::{Left, Product};
+use crate::pack::{self, Across, Along, Source, padded_width};
+use crate::plan::{KEYS, QUERIES};
+
+/// Pairs of a part of a tile that are asked for one by one.
+const ONE_BY_ONE: usize = 64;
+
+/// Calls `forbidden(query, keys)` for the stretches of a tile that the scope forbids.
+///
+/// A tile that is neither whole nor forbidden is halved until its parts are one of both or small:
+/// along the border of a causal scope, that asks for an eighth of the pairs.
+pub(crate) fn forbid(
+    scope: &dyn Scope,
+    at: At,
+    queries: Range<usize>,
+    keys: Range<usize>,
+    forbidden: &mut impl FnMut(usize, Range<usize>),
+) {
+    match scope.tile(at, queries.clone(), keys.clone()) {
+        Coverage::Whole => {}
+        Coverage::Skip => queries.for_each(|i| forbidden(i, keys.clone())),
+        Coverage::Partial if queries.len() * keys.len() <= ONE_BY_ONE => {
+            for i in queries {
+                for j in keys.clone() {
+                    if !scope.allows(at, i, j) {
+                        forbidden(i, j..j + 1);
+                    }
+                }
+            }
+        }
+        Coverage::Partial if queries.len() >= keys.len() => {
+            let middle = queries.start + queries.len() / 2;
+            forbid(scope, at, queries.start..middle, keys.clone(), forbidden);
+            forbid(scope, at, middle..queries.end, keys, forbidden);
+        }
+        Coverage::Partial => {
+            let middle = keys.start + keys.len() / 2;
+            forbid(scope, at, queries.clone(), keys.start..middle, forbidden);
+            forbid(scope, at, queries, middle..keys.end, forbidden);
+        }
+    }
+}
+
+/// A tile: which head of which item, which of its queries and keys.
+#[derive(Debug, Clone)]
+pub(crate) struct Tile {
+    pub(crate) at: At,
+    pub(crate) queries: Range<usize>,
+    pub(crate) keys: Range<usize>,
+}
+
+impl Tile {
+    /// Writes `value` at every pair of the tile that the scope forbids.
+    pub(crate) fn fill_forbidden<T: Real>(
+        &self,
+        scope: &dyn Scope,
+        value: T,
+        tile: &mut [T],
+        stride: usize,
+    ) {
+        let (queries, keys) = (self.queries.clone(), self.keys.clone());
+        forbid(scope, self.at, queries, keys, &mut |i, stretch| {
+            let row = (i - self.queries.start) * stride;
+            let (from, to) = (stretch.start - self.keys.start, stretch.end - self.keys.start);
+            tile[row + from..row + to].fill(value);
+        });
+    }
+}
+
+/// The keys of one unit, in the layout that the score asks for.
+#[derive(Debug)]
+pub(crate) struct Keys<T: Real> {
+    across: Across<T>,
+    along: Along<T>,
+    rows: Buffer<T>,
+}
+
+impl<T: Real> Keys<T> {
+    pub(crate) fn new() -> Self {
+        Self { across: Across::new(), along: Along::new(KEYS), rows: Buffer::stale(0) }
+    }
+
+    /// Turns the keys and packs what [`Keys::scores`] reads, and [`Keys::backward`] if it will be
+    /// called.
+    pub(crate) fn pack(
+        &mut self,
+        call: &Call<'_, T>,
+        source: Source<'_, T>,
+        len: usize,
+        with_backward: bool,
+    ) {
+        let Self { across, along, rows } = self;
+        let product = matches!(call.score.lowering(), Lowering::Product { .. });
+        let source = if call.position.turns() || !product {
+            let d_k = call.dims.d_k;
+            pack::grow(rows, len * d_k);
+            pack::copy_turned(source, call.position, 0..len, rows);
+            Source::dense(rows, d_k)
+        } else {
+            source
+        };
+        if product {
+            across.pack(source, len);
+            if with_backward {
+                along.pack(source, len);
+            }
+        }
+    }
+
+    fn block(&self, keys: &Range<usize>, width: usize) -> Block<'_, T> {
+        let data = &self.rows[keys.start * width..keys.end * width];
+        Block { data, rows: keys.len(), width, stride: width }
+    }
+
+    /// `s_ij = score(q_i, k_j)`, and −∞ where the scope forbids the pair or where columns only fill
+    /// up the last lanes. Returns false, and leaves `out` as it is, if the scope forbids all.
+    pub(crate) fn scores(
+        &self,
+        call: &Call<'_, T>,
+        tile: &Tile,
+        q: &[T],
+        out: &mut [T],
+        stride: usize,
+    ) -> bool {
+        let coverage = call.scope.tile(tile.at, tile.queries.clone(), tile.keys.clone());
+        if coverage == Coverage::Skip {
+            return false;
+        }
+        let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
+        match call.score.lowering() {
+            Lowering::Product { scale } => {
+                for i in 0..rows {
+                    out[i * stride..i * stride + padded(n)].fill(T::ZERO);
+                }
+                let left = Left::Rows { data: q, stride: d_k };
+                let right = self.across.panels(&tile.keys);
+                Product { c: &mut *out, stride, rows, left, right, alpha: scale }.compute();
+            }
+            Lowering::Tile => {
+                let q = Block { data: q, rows, width: d_k, stride: d_k };
+                call.score.tile(tile.at.head, q, self.block(&tile.keys, d_k), out, stride);
+            }
+        }
+        for i in 0..rows {
+            out[i * stride + n..i * stride + padded(n)].fill(T::NEG_INFINITY);
+        }
+        if coverage == Coverage::Partial {
+            tile.fill_forbidden(call.scope, T::NEG_INFINITY, out, stride);
+        }
+        true
+    }
+
+    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden), adds the score's gradients of the tile to `dq`
+    /// and `dk`, whose rows are [`padded_width`]`(d_k)` apart and begin with the tile's, and to
+    /// `dparams`.
+    pub(crate) fn backward(
+        &self,
+        call: &Call<'_, T>,
+        tile: &Tile,
+        q: &Queries<T>,
+        g: &[T],
+        stride: usize,
+        dq: &mut [T],
+        dk: &mut [T],
+        dparams: &mut [T],
+    ) {
+        let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
+        let width = padded_width::<T>(d_k);
+        match call.score.lowering() {
+            Lowering::Product { scale } => {
+                // s_ij = scale·q_i·k_j: dq_i += scale·Σ_j g_ij k_j, dk_j += scale·Σ_i g_ij q_i.
+                let left = Left::Rows { data: g, stride };
+                self.along.add_weighted(dq, width, rows, left, scale, &tile.keys);
+                let left = Left::Columns { data: g, stride };
+                q.along.add_weighted(dk, width, n, left, scale, &(0..rows));
+            }
+            Lowering::Tile => {
+                let q = Block { data: q.rows(rows, d_k), rows, width: d_k, stride: d_k };
+                let k = self.block(&tile.keys, d_k);
+                let mut dq = BlockMut { data: dq, rows, width: d_k, stride: width };
+                let mut dk = BlockMut { data: dk, rows: n, width: d_k, stride: width };
+                let (score, head) = (call.score, tile.at.head);
+                if pack::all_finite(q.data) && pack::all_finite(k.data) {
+                    score.tile_backward(head, q, k, g, stride, &mut dq, &mut dk, dparams);
+                    return;
+                }
+                // A score may multiply by g = 0, which must not meet a NaN behind a mask.
+                for i in 0..rows {
+                    for j in 0..n {
+                        let g = g[i * stride + j];
+                        if g != T::ZERO {
+                            let (q, k) = (q.row(i), k.row(j));
+                            score.pair_backward(head, q, k, g, dq.row(i), dk.row(j), dparams);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The queries of one tile, turned.
+#[derive(Debug)]
+pub(crate) struct Queries<T: Real> {
+    rows: Buffer<T>,
+    along: Along<T>,
+}
+
+impl<T: Real> Queries<T> {
+    pub(crate) fn new(d_k: usize) -> Self {
+        Self { rows: Buffer::stale(QUERIES * d_k), along: Along::new(QUERIES) }
+    }
+
+    /// Copies and turns the queries of a tile and packs what [`Keys::backward`] reads if it will be
+    /// called.
+    pub(crate) fn pack(
+        &mut self,
+        call: &Call<'_, T>,
+        source: Source<'_, T>,
+        queries: Range<usize>,
+        with_backward: bool,
+    ) {
+        let n = queries.len();
+        pack::copy_turned(source, call.position, queries, &mut self.rows);
+        if with_backward && matches!(call.score.lowering(), Lowering::Product { .. }) {
+            self.along.pack(Source::dense(&self.rows, call.dims.d_k), n);
+        }
+    }
+
+    /// The first `n` queries, one after the other.
+    pub(crate) fn rows(&self, n: usize, d_k: usize) -> &[T] {
+        &self.rows[..n * d_k]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Allows what a rule says; its hints are exact.
+    #[derive(Debug)]
+    struct Rule(fn(usize, usize) -> bool, bool);
+
+    impl Scope for Rule {
+        fn name(&self) -> &'static str {
+            "rule"
+        }
+        fn allows(&self, _: At, query: usize, key: usize) -> bool {
+            (self.0)(query, key)
+        }
+        fn tile(&self, at: At, queries: Range<usize>, keys: Range<usize>) -> Coverage {
+            let pairs = || queries.clone().flat_map(|i| keys.clone().map(move |j| (i, j)));
+            let all = |allowed| pairs().all(|(i, j)| self.allows(at, i, j) == allowed);
+            match (self.1, all(true), all(false)) {
+                (true, true, _) => Coverage::Whole,
+                (true, _, true) => Coverage::Skip,
+                _ => Coverage::Partial,
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_forbidden_is_filled_and_nothing_else() {
+        let at = At { item: 0, head: 0, q_len: 200, kv_len: 200 };
+        let rules: [fn(usize, usize) -> bool; 5] = [
+            |i, j| j <= i,
+            |i, j| (i * 7 + j * 3) % 5 == 0,
+            |_, j| j < 77,
+            |_, _| true,
+            |_, _| false,
+        ];
+        for rule in rules {
+            for hints in [false, true] {
+                for (queries, keys) in [(64..128, 64..128), (3..4, 70..129), (64..111, 0..1)] {
+                    let tile = Tile { at, queries: queries.clone(), keys: keys.clone() };
+                    let mut out = vec![0.0; queries.len() * 80];
+                    tile.fill_forbidden(&Rule(rule, hints), 1.0, &mut out, 80);
+                    for (i, row) in queries.zip(out.chunks(80)) {
+                        for j in 0..80 {
+                            let inside = j < keys.len();
+                            let want = inside && !rule(i, keys.start + j);
+                            assert_eq!(row[j] == 1.0, want, "{i} {j}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
