@@ -225,10 +225,10 @@ fn from_bytes<T: Real>(bytes: &[u8]) -> Vec<T> {
 /// Puts the names in a file's header in order: the library writes texts in an order that changes
 /// from run to run, and the same archive is to give the same bytes.
 fn sort_header(file: &mut [u8]) {
+    type Header = BTreeMap<String, BTreeMap<String, serde_json::Value>>;
     let Some((length, rest)) = file.split_first_chunk_mut() else { return };
     let length = u64::from_le_bytes(*length) as usize;
     let Some(header) = rest.get_mut(..length) else { return };
-    type Header = BTreeMap<String, BTreeMap<String, serde_json::Value>>;
     let sorted = serde_json::from_slice::<Header>(header).and_then(|h| serde_json::to_vec(&h));
     // The same entries, so the same length; the spaces that fill it up stay.
     if let Ok(sorted) = sorted

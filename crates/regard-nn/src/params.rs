@@ -196,7 +196,9 @@ fn orthogonal<T: Real>(out: &mut [T], n: usize, key: Key) {
             }
         }
         let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
-        row.iter_mut().for_each(|x| *x /= norm);
+        for x in &mut row {
+            *x /= norm;
+        }
         target.iter_mut().zip(&row).for_each(|(t, x)| *t = T::from_f64(*x));
         rows.push(row);
     }

@@ -177,6 +177,7 @@ impl<T: Real> Grads<'_, T> {
     }
 
     /// Adds a whole gradient.
+    #[expect(clippy::needless_pass_by_value, reason = "a first gradient is kept as it is")]
     pub(crate) fn add(&mut self, var: Var, gradient: Tensor<T>) {
         let target = &mut self.targets[var.0];
         debug_assert_eq!(gradient.len(), target.shape.size(), "a gradient has its node's size");

@@ -21,12 +21,12 @@ use regard_testkit::{Bound, assert_close};
 
 // ---------------------------------------------------------------------------------- the tape
 
+/// An operator of two arguments.
+type Op<'a> = &'a dyn Fn(&mut Tape<'_, f64>, Var, Var) -> Result<Var, NnError>;
+
 /// Gradients of an operator of two arguments by each of them, given apart; and by both
 /// together, given as the same value.
-fn apart_and_together(
-    a: &Tensor<f64>,
-    op: &dyn Fn(&mut Tape<'_, f64>, Var, Var) -> Result<Var, NnError>,
-) -> (Vec<f64>, Vec<f64>) {
+fn apart_and_together(a: &Tensor<f64>, op: Op<'_>) -> (Vec<f64>, Vec<f64>) {
     let params = no_params();
     let run = |twice: bool| {
         let mut tape = Tape::new(&params, Mode::Gradient);
@@ -51,7 +51,6 @@ fn a_value_used_twice_gets_the_sum_of_both_gradients() {
     let square = tensor(&[4, 4], &normal(1, 16));
     let row = tensor(&[4], &normal(2, 4));
     let items = Ragged::new(&[3, 1]);
-    type Op<'a> = &'a dyn Fn(&mut Tape<'_, f64>, Var, Var) -> Result<Var, NnError>;
     let constant = |tape: &mut Tape<'_, f64>, dims: &[usize]| {
         let n = dims.iter().product();
         tape.constant(tensor(dims, &normal(9, n)))

@@ -18,6 +18,9 @@ use regard_nn::optim::OptimiserConfig;
 use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
 use regard_tensor::{Key, Tensor};
 
+/// An operator of some inputs.
+type Op<'a> = &'a dyn Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>;
+
 /// The message of an operator that must refuse.
 #[track_caller]
 fn refusal(
@@ -46,8 +49,8 @@ fn wrong_shapes_are_named() {
         refusal(&[&[5, 3], &[2], &[3]], |t, v| t.layer_norm(v[0], v[1], v[2])),
         refusal(&[&[5, 3], &[3], &[1, 3]], |t, v| t.layer_norm(v[0], v[1], v[2])),
         refusal(&[&[5, 3], &[3, 5]], |t, v| t.add(v[0], v[1])),
-        refusal(&[], |t, v| t.concat(v)),
-        refusal(&[&[5, 3], &[4, 3]], |t, v| t.concat(v)),
+        refusal(&[], |t, v| t.concat(&v[..])),
+        refusal(&[&[5, 3], &[4, 3]], |t, v| t.concat(&v[..])),
         refusal(&[&[5, 3]], |t, v| t.cross_entropy(v[0], &[0; 4], 0.0)),
         refusal(&[&[4, 3]], |t, v| t.pool(v[0], &items, Pool::Max)),
         refusal(&[&[4, 3]], |t, v| t.windows(v[0], &items, 1, 1)),
@@ -225,7 +228,6 @@ fn settings_out_of_range_are_named() {
 #[test]
 fn operators_take_or_refuse_arrays_without_columns_and_never_panic() {
     let items = Ragged::new(&[2, 1]);
-    type Op<'a> = &'a dyn Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>;
     let linear: Op<'_> = &|t, v| t.linear(v[0], v[1], Some(v[2]), Activation::Gelu, Some(v[3]));
     let norm: Op<'_> = &|t, v| t.layer_norm(v[0], v[1], v[1]);
     let columns: Op<'_> = &|t, v| {

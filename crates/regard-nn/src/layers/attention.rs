@@ -185,7 +185,9 @@ impl MultiHeadAttention {
             _ => fixed(Arc::new(ScaledDot::new(d_k))),
         };
         let position: Arc<dyn Position<T> + Send + Sync> = match config.rotary {
-            Some(base) => Arc::new(Rotary::new(base, RotaryLayout::Half)),
+            Some(base) => {
+                Arc::new(Rotary::new(base, RotaryLayout::Half).with_table(d_k, items.longest()))
+            }
             None => Arc::new(NoPosition),
         };
         let spec = AttentionSpec {

@@ -59,6 +59,7 @@ impl Encoder {
     ///
     /// # Errors
     /// A size of 0, or sizes that do not go together.
+    #[expect(clippy::needless_pass_by_value, reason = "a model uses its configuration up")]
     pub fn new(specs: &mut ParamSpecs, d: usize, config: EncoderConfig) -> Result<Self, NnError> {
         config.check()?;
         specs.scope("encoder", |specs| {

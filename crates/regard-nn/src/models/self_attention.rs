@@ -4,7 +4,7 @@ use regard_tensor::Real;
 
 use super::transformer::{PositionKind, Positions};
 use crate::layers::{
-    AttentionConfig, LayerAttention, Linear, MultiHeadAttention, ScopeConfig, ScoreKind,
+    AttentionConfig, LayerAttention, LayerNorm, Linear, MultiHeadAttention, ScopeConfig, ScoreKind,
 };
 use crate::ops::Activation;
 use crate::{NnError, ParamSpecs, Ragged, Tape, Var};
@@ -32,7 +32,7 @@ struct Layer {
     mix: Linear,
 }
 
-/// The input is `√d_model·(x Wᵀ + b) + p`, as the Transformer's. In each layer: q = W_q x, k = W_k x, v = W_v x; `c_i = Σ_j softmax_j(score(q_i, k_j)) v_j`;
+/// The input is `norm(x Wᵀ + b) + p`, as the Transformer's. In each layer: q = W_q x, k = W_k x, v = W_v x; `c_i = Σ_j softmax_j(score(q_i, k_j)) v_j`;
 /// `h_i = relu(W [x_i; c_i] + b)`.
 ///
 /// Departure: the notes feed c_i alone to the next layer; x_i beside it lets a token keep what it
@@ -41,6 +41,7 @@ struct Layer {
 pub struct SelfAttention {
     config: SelfAttentionConfig,
     input: Linear,
+    input_norm: LayerNorm,
     positions: Positions,
     layers: Vec<Layer>,
 }
@@ -61,6 +62,7 @@ impl SelfAttention {
             dropout: 0.0,
         };
         let input = Linear::new(specs, "input", d, d_model);
+        let input_norm = LayerNorm::new(specs, "input_norm", d_model);
         let positions = Positions::new(specs, config.position, d_model);
         let layers = (0..config.layers).map(|l| {
             specs.scope(format!("layers.{l}"), |specs| {
@@ -69,7 +71,7 @@ impl SelfAttention {
             })
         });
         let layers = layers.collect::<Result<_, NnError>>()?;
-        Ok(Self { config, input, positions, layers })
+        Ok(Self { config, input, input_norm, positions, layers })
     }
 
     pub(super) fn width(&self) -> usize {
@@ -84,7 +86,7 @@ impl SelfAttention {
         mut look: Option<&mut Vec<LayerAttention<T>>>,
     ) -> Result<Var, NnError> {
         let x = self.input.forward(tape, x)?;
-        let x = tape.scale(x, (self.config.d_model as f64).sqrt());
+        let x = self.input_norm.forward(tape, x)?;
         let x = self.positions.add(tape, x, items)?;
         let mut x = tape.dropout(x, self.config.dropout)?;
         for layer in &self.layers {

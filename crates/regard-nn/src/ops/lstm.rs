@@ -29,9 +29,15 @@ fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut [T], y: &mu
     let h = c.len();
     let (input_forget, rest) = gates.split_at_mut(2 * h);
     let (g, o) = rest.split_at_mut(h);
-    input_forget.iter_mut().for_each(|x| *x = x.sigmoid());
-    g.iter_mut().for_each(|x| *x = x.tanh());
-    o.iter_mut().for_each(|x| *x = x.sigmoid());
+    for x in input_forget {
+        *x = x.sigmoid();
+    }
+    for x in g {
+        *x = x.tanh();
+    }
+    for x in o {
+        *x = x.sigmoid();
+    }
     let (i, f, g, o) = quarters(gates, h);
     let (c, y) = (&mut c[..h], &mut y[..h]);
     match old {

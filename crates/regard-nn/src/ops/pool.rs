@@ -48,7 +48,9 @@ impl<T: Real> Tape<'_, T> {
                     for r in rows {
                         y.iter_mut().zip(xv.row(r)).for_each(|(y, x)| *y += *x);
                     }
-                    y.iter_mut().for_each(|y| *y *= scale);
+                    for y in y {
+                        *y *= scale;
+                    }
                 }
                 _ => {}
             }
