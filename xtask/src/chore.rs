@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{check, cli_reference, golden, layers, texts};
+use crate::{check, cli_reference, golden, layers, tables, texts};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask CHORE
@@ -15,6 +15,8 @@ usage: cargo xtask CHORE
                                         all, if none is named
   cli-reference [--check]               write docs/cli.md from the --help of every command
                                         (--check: only say whether it is stale)
+  tables NAME [--jobs N] [--threads N]  train and score all rows of a table of the README (ewt, btc),
+                                        N runs at a time of N threads each; takes long
   help                                  this text";
 
 /// What to do.
@@ -25,6 +27,7 @@ pub(crate) enum Chore {
     Texts,
     Golden { python: String, names: Vec<String> },
     CliReference { is_check: bool },
+    Tables { name: String, jobs: usize, threads: usize },
     Help,
 }
 
@@ -53,6 +56,16 @@ impl Chore {
                 Self::Golden { python, names }
             }
             "cli-reference" => Self::CliReference { is_check: take_flag(&mut rest, "--check") },
+            "tables" => {
+                let mut number = |option| -> Result<usize> {
+                    Ok(take_option(&mut rest, option)?.map_or(Ok(1), |text| text.parse())?)
+                };
+                let (jobs, threads) = (number("--jobs")?, number("--threads")?);
+                if rest.is_empty() {
+                    bail!("which table?");
+                }
+                Self::Tables { name: rest.remove(0), jobs, threads }
+            }
             "help" | "--help" | "-h" => Self::Help,
             _ => bail!("there is no chore {name:?}"),
         };
@@ -70,6 +83,7 @@ impl Chore {
             Self::Golden { python, names } => golden::run(python, names),
             Self::CliReference { is_check: true } => cli_reference::check(),
             Self::CliReference { is_check: false } => cli_reference::write(),
+            Self::Tables { name, jobs, threads } => tables::run(name, *jobs, *threads),
             Self::Help => {
                 println!("{HELP}");
                 Ok(())

@@ -11,6 +11,7 @@ mod cli_reference;
 mod golden;
 mod layers;
 mod links;
+mod tables;
 mod texts;
 mod workspace;
 
