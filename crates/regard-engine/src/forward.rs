@@ -30,7 +30,8 @@ pub struct Output<T: Real> {
 /// `context` holds rows of width d_v, numbered and shared among heads as the queries are: query i of
 /// an item is row `q_start + i`. Rows of no item stay as they are. A query with nothing allowed
 /// has a zero context, zero weights and lse = −∞. What stands at forbidden keys and values has no
-/// influence, not even NaN.
+/// influence, not even NaN. A pair of weight 0, forbidden, dropped or too small for a number, takes
+/// nothing of its value, whatever that holds.
 ///
 /// Time grows with the pairs in tiles that the scope does not rule out; memory beside the outputs
 /// with (kv_len·(d_k + d_v)) a thread, for a normaliser that does not stream also with 64·kv_len.
@@ -90,7 +91,7 @@ pub fn forward<T: Real>(
         context: SharedRows::alone("context", context, extent)?,
         lse: Shared::new(&mut lse),
         queries,
-        weights: weights.as_mut().map(|weights| (Shared::new(&mut **weights), offsets)),
+        weights: weights.as_mut().map(|weights| (Shared::new(weights), offsets)),
     };
     let work = (0..inputs.units()).map(|n| inputs.work(inputs.unit(n))).sum();
     let new = || Scratch::new(call);
@@ -174,17 +175,27 @@ impl<T: Real> Forward<'_, T> {
         let width = padded_width::<T>(call.dims.d_v);
         scratch.context[..queries.len() * width].fill(T::ZERO);
 
-        let mut tile = Tile { at: call.at(unit.item, head), queries, keys: 0..0 };
+        let (at, start, rows) = (call.at(unit.item, head), queries.start, queries.len());
+        let n_queries = self.queries[call.items.len()];
+        let first = head * n_queries + self.queries[unit.item] + start;
+        // SAFETY: tasks have different (item, head, queries), and each has its own log-sum-exps.
+        let lse = unsafe { self.lse.part(first, rows) };
+        let weights = self.weights.as_ref().map(|(weights, offsets)| {
+            let first = offsets[unit.item] + (head * at.q_len + start) * at.kv_len;
+            // SAFETY: tasks have different (item, head, queries), and each has its own rows of weights.
+            unsafe { weights.part(first, rows * at.kv_len) }
+        });
+        let mut tile = Tile { at, queries, keys: 0..0 };
         if call.normaliser.streams() {
-            self.softmax(&mut tile, keys, values, scratch);
+            self.softmax(&mut tile, keys, values, scratch, lse, weights);
         } else {
-            self.whole_rows(&mut tile, keys, values, scratch);
+            self.whole_rows(&mut tile, keys, values, scratch, lse, weights);
         }
 
-        let first = self.inputs.item(unit).q_start + tile.queries.start;
-        for i in 0..tile.queries.len() {
+        for i in 0..rows {
+            let row = self.inputs.item(unit).q_start + start + i;
             // SAFETY: tasks have different (item, head, queries), and different items different rows.
-            let out = unsafe { self.context.row(first + i, head) };
+            let out = unsafe { self.context.row(row, head) };
             out.copy_from_slice(&scratch.context[i * width..i * width + out.len()]);
         }
     }
@@ -197,12 +208,13 @@ impl<T: Real> Forward<'_, T> {
         keys: &Keys<T>,
         values: &Along<T>,
         scratch: &mut TileScratch<T>,
+        lse: &mut [T],
+        mut weights: Option<&mut [T]>,
     ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
         let TileScratch { queries, scores, context, .. } = scratch;
         let q = queries.rows(rows, call.dims.d_k);
         let width = padded_width::<T>(call.dims.d_v);
-        let mut weights = self.weights(tile);
         if let Some(weights) = &mut weights {
             weights.fill(T::NEG_INFINITY);
         }
@@ -233,7 +245,6 @@ impl<T: Real> Forward<'_, T> {
             values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
         }
 
-        let lse = self.lse(tile);
         for (i, running) in running.iter().enumerate() {
             lse[i] = running.lse();
             let scale = running.scale();
@@ -254,6 +265,8 @@ impl<T: Real> Forward<'_, T> {
         keys: &Keys<T>,
         values: &Along<T>,
         scratch: &mut TileScratch<T>,
+        lse: &mut [T],
+        weights: Option<&mut [T]>,
     ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
         let TileScratch { queries, scores, context, .. } = scratch;
@@ -262,11 +275,10 @@ impl<T: Real> Forward<'_, T> {
         let panel = Panel::new(visible(call, tile), scores, rows);
 
         panel.scores(call, tile, keys, q, scores);
-        let lse = self.lse(tile);
         for i in 0..rows {
             lse[i] = call.normaliser.row(&mut scores[panel.row(i)]);
         }
-        if let Some(weights) = self.weights(tile) {
+        if let Some(weights) = weights {
             weights.fill(T::ZERO);
             let kv_len = tile.at.kv_len;
             if panel.len() > 0 {
@@ -283,23 +295,6 @@ impl<T: Real> Forward<'_, T> {
             let left = Left::Rows { data: part, stride: panel.stride };
             values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
         }
-    }
-
-    /// The log-sum-exps of a tile of queries.
-    fn lse(&self, tile: &Tile) -> &mut [T] {
-        let call = self.inputs.call;
-        let row = tile.at.head * self.queries[call.items.len()] + self.queries[tile.at.item];
-        // SAFETY: tasks have different (item, head, queries).
-        unsafe { self.lse.part(row + tile.queries.start, tile.queries.len()) }
-    }
-
-    /// The rows of weights of a tile of queries, one after the other, kv_len long.
-    fn weights(&self, tile: &Tile) -> Option<&mut [T]> {
-        let (weights, offsets) = self.weights.as_ref()?;
-        let at = tile.at;
-        let row = offsets[at.item] + (at.head * at.q_len + tile.queries.start) * at.kv_len;
-        // SAFETY: tasks have different (item, head, queries).
-        Some(unsafe { weights.part(row, tile.queries.len() * at.kv_len) })
     }
 }
 

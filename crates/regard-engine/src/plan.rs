@@ -122,6 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a list of one tile")]
     fn tiles_begin_at_borders_and_cover_the_range() {
         let cut = |range| tiles(range, 64).collect::<Vec<_>>();
         assert_eq!(cut(0..129), [0..64, 64..128, 128..129]);

@@ -223,8 +223,9 @@ mod tests {
         for row in items.iter().cloned().flatten() {
             for head in 0..heads {
                 // SAFETY: one row at a time.
-                let part = unsafe { rows.row(row, head) };
-                part.iter_mut().for_each(|n| *n += 1);
+                for n in unsafe { rows.row(row, head) } {
+                    *n += 1;
+                }
             }
         }
         assert!(data.iter().all(|n| *n <= 1), "{place:?} {items:?}");
@@ -232,8 +233,8 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a list of one item")]
     fn rows_must_fit_and_not_overlap() {
-        #[allow(clippy::single_range_in_vec_init, reason = "one item of ten rows")]
         let ten = [0..10];
         // [rows, heads, width], [heads, rows, width], one head, one row, nothing.
         assert!(check((0, 6, 2), &ten, (3, 2)));
@@ -253,10 +254,10 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a list of one item")]
     fn operands_side_by_side_or_behind_each_other_are_apart() {
         let mut data = [0u8; 64];
         let array = Shared::new(&mut data);
-        #[allow(clippy::single_range_in_vec_init, reason = "one item of five rows")]
         let extent = Extent { items: &[0..5], heads: 2, width: 2 };
         let at = |offset, row_stride| {
             let place = Place { offset, row_stride, head_stride: 2 };

@@ -8,7 +8,8 @@ use regard_attn::{Dims, Dropout};
 use regard_tensor::{Key, Real};
 use regard_testkit::{Bound, close_each};
 use support::bound::{Bounds, bounds};
-use support::{Allowed, Kind, Outcome, Problem, Weighing, problems};
+use support::strategy::problems;
+use support::{Allowed, Kind, Outcome, Problem, Weighing};
 
 /// Compares everything, and says which array is off.
 fn compare(got: &Outcome, want: &Outcome, bounds: &Bounds) -> Result<(), String> {

@@ -35,6 +35,7 @@ fn check(case: &Case) {
     let window = case
         .has_attr("left")
         .then(|| Window { left: case.size("left"), right: case.size("right") });
+    let causal = Causal::square();
     let mut scopes: Vec<&dyn Scope> = Vec::new();
     if let Some(lengths) = &lengths {
         scopes.push(lengths);
@@ -43,7 +44,7 @@ fn check(case: &Case) {
         scopes.push(window);
     }
     if case.has_attr("causal") && case.flag("causal") {
-        scopes.push(&Causal::square());
+        scopes.push(&causal);
     }
     let items: Vec<Item> = (0..batch)
         .map(|b| Item { q_start: b * heads * q_len, q_len, kv_start: b * heads * kv_len, kv_len })

@@ -4,30 +4,11 @@ mod support;
 
 use proptest::prelude::*;
 use regard_attn::scope::{Alignment, Window};
-use regard_attn::{Dims, Dropout, Item, Rows, RowsMut};
-use regard_engine::{GradArrays, Gradients, Place};
+use regard_attn::{Dims, Dropout, Item};
 use regard_tensor::{Key, Real};
 use regard_testkit::{Bound, assert_close, check_gradients_of};
-use support::{Allowed, Kind, Outcome, Problem, Weighing, numbers, problems, rows};
-
-const KINDS: [Kind; 3] = [Kind::Dot, Kind::ScaledDot, Kind::Additive];
-const NORMALISERS: [Weighing; 3] = [Weighing::Softmax, Weighing::WholeSoftmax, Weighing::Quarter];
-
-/// Equal to the last bit (+0 equals −0), NaN nowhere.
-#[track_caller]
-fn assert_same(got: &Outcome, want: &Outcome, what: &str) {
-    for ((name, got), (_, want)) in got.arrays().iter().zip(want.arrays()) {
-        assert!(
-            got.iter().zip(want).all(|(a, b)| a == b) && got.len() == want.len(),
-            "{what}: {name}"
-        );
-    }
-}
-
-/// Row `row` of `head` in `[rows, heads, width]`.
-fn at(row: usize, head: usize, heads: usize, width: usize) -> std::ops::Range<usize> {
-    (row * heads + head) * width..(row * heads + head + 1) * width
-}
+use support::strategy::problems;
+use support::{KINDS, Kind, NORMALISERS, Problem, Weighing, assert_same, at};
 
 /// Keys and values that no query sees may hold anything.
 #[test]
@@ -38,7 +19,6 @@ fn forbidden_keys_change_nothing() {
                 let items = Problem::packed(&[(70, 90), (3, 20), (5, 4)]);
                 let mut problem = Problem::new(kind, 2, 1, items);
                 problem.normaliser = normaliser;
-                problem.rotary = false;
                 problem.dropout = Some(Dropout { rate: 0.2, key: Key::new(1) });
                 // Query i sees keys i − 2 to i + 3 of the first 75, so that tiles are partial and
                 // keys 73 and 74 are seen by some queries, 75 and more by none.
@@ -60,11 +40,9 @@ fn forbidden_keys_change_nothing() {
                     spoilt.q[at(last.q_start + i, 0, 2, d.d_k)].fill(junk);
                     spoilt.d_context[at(last.q_start + i, 1, 2, d.d_v)].fill(junk);
                 }
-                let (weights, d_weights) = (&want.weights, spoilt.d_weights.as_mut().unwrap());
-                for (weight, d) in weights.iter().zip(d_weights) {
-                    if *weight == 0.0 && normaliser != Weighing::Quarter {
-                        *d = junk;
-                    }
+                let d_weights = spoilt.d_weights.as_mut().unwrap();
+                for n in problem.forbidden() {
+                    d_weights[n] = junk;
                 }
                 let got = spoilt.engine::<f32>();
                 assert_same(&got, &want, &format!("{kind:?} {normaliser:?} {junk}"));
@@ -172,166 +150,11 @@ fn a_causal_prefix_is_the_shorter_sequence() {
             let attend = |n: usize| {
                 let mut problem = Problem::new(kind, 2, 1, Problem::packed(&[(n, n)]));
                 problem.allowed.causal = Some(Alignment::Square);
-                problem.rotary = false;
                 problem.engine::<f32>()
             };
             let (long, short) = (attend(130), attend(len));
             assert_eq!(long.context[..short.context.len()], short.context);
             assert_eq!(long.lse[..len], short.lse[..len]);
-        }
-    }
-}
-
-/// An item has the same bits alone, in a padded batch (longer items, lengths in the scope) and in a
-/// packed one.
-#[test]
-fn an_item_alone_is_the_item_in_any_batch() {
-    for kind in KINDS {
-        for causal in [None, Some(Alignment::TopLeft)] {
-            let lengths = [25, 64, 1, 67, 0, 130];
-            let padded_len = 133;
-            let padded: Vec<Item> = (0..lengths.len())
-                .map(|n| Item {
-                    q_start: n * padded_len,
-                    q_len: padded_len,
-                    kv_start: n * padded_len,
-                    kv_len: padded_len,
-                })
-                .collect();
-            let dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 6, d_v: 5 };
-            let mut batch = Problem::with_dims(kind, dims, padded);
-            batch.rotary = true;
-            batch.allowed = Allowed { lengths: Some(lengths.to_vec()), causal, window: None };
-            // What stands at padded queries is looked at by nobody: their gradient is zero.
-            for (n, len) in lengths.iter().enumerate() {
-                let row = |i| (n * padded_len + i) * 2 * dims.d_v;
-                batch.d_context[row(*len)..row(padded_len)].fill(0.0);
-            }
-            let in_padded = batch.engine::<f32>();
-
-            let (mut packed, mut alone) = (batch.clone(), Vec::new());
-            packed.allowed.lengths = None;
-            packed.items = Item::packed(&lengths);
-            for array in [&mut packed.q, &mut packed.k, &mut packed.v, &mut packed.d_context] {
-                let width = array.len() / (lengths.len() * padded_len);
-                let parts = lengths.iter().enumerate().map(|(n, len)| {
-                    array[n * padded_len * width..(n * padded_len + len) * width].to_vec()
-                });
-                let parts: Vec<Vec<f64>> = parts.collect();
-                *array = parts.concat();
-                alone.push(parts);
-            }
-            let in_packed = packed.engine::<f32>();
-
-            let mut first = 0;
-            for (n, len) in lengths.into_iter().enumerate() {
-                let mut single = packed.clone();
-                single.items = Item::packed(&[len]);
-                single.q.clone_from(&alone[0][n]);
-                single.k.clone_from(&alone[1][n]);
-                single.v.clone_from(&alone[2][n]);
-                single.d_context.clone_from(&alone[3][n]);
-                let single = single.engine::<f32>();
-                let arrays = |outcome: &Outcome, start: usize| {
-                    let part =
-                        |x: &[f64], width: usize| x[start * width..(start + len) * width].to_vec();
-                    let of_queries = [part(&outcome.context, 10), part(&outcome.dq, 12)];
-                    (of_queries, part(&outcome.dk, 6), part(&outcome.dv, 5))
-                };
-                let want = arrays(&single, 0);
-                assert_eq!(arrays(&in_packed, first), want, "{kind:?} packed {n}");
-                assert_eq!(arrays(&in_padded, n * padded_len), want, "{kind:?} padded {n}");
-                first += len;
-            }
-        }
-    }
-}
-
-#[test]
-fn any_number_of_threads_gives_the_same_bits() {
-    for kind in KINDS {
-        for lengths in [&[(300, 200)][..], &[(30, 40); 20], &[(25, 25); 300]] {
-            let dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 16, d_v: 16 };
-            let mut problem = Problem::with_dims(kind, dims, Problem::packed(lengths));
-            problem.dropout = Some(Dropout { rate: 0.1, key: Key::new(2) });
-            let run = |threads: usize| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| problem.engine::<f32>())
-            };
-            let one = run(1);
-            for threads in 2..=4 {
-                assert_same(&run(threads), &one, &format!("{kind:?}, {threads} threads"));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_window_over_everything_is_full() {
-    let mut problem = Problem::new(Kind::ScaledDot, 2, 1, Problem::packed(&[(130, 70), (1, 1)]));
-    let full = problem.engine::<f32>();
-    problem.allowed.window = Some(Window { left: 130, right: 70 });
-    assert_same(&problem.engine::<f32>(), &full, "window");
-}
-
-/// The arrays may be laid out in any way; the numbers are the same.
-#[test]
-fn any_strides_give_the_same_bits() {
-    let dims = Dims { n_heads: 2, n_kv_heads: 2, d_k: 5, d_v: 5 };
-    let (items, n, d) = (Problem::packed(&[(70, 70), (3, 3)]), 73, 5);
-    let problem = Problem::with_dims(Kind::ScaledDot, dims, items);
-    let want = problem.engine::<f64>();
-    // q, k and v side by side, as one projection gives them: [rows, 3, heads, d].
-    let mut qkv = vec![0.0; n * 3 * 2 * d];
-    for (part, array) in [&problem.q, &problem.k, &problem.v].into_iter().enumerate() {
-        for (row, from) in array.chunks(2 * d).enumerate() {
-            qkv[row * 6 * d + part * 2 * d..][..2 * d].copy_from_slice(from);
-        }
-    }
-    let part = |n: usize| Rows { data: &qkv[n * 2 * d..], row_stride: 6 * d, head_stride: d };
-    // Contexts head by head: [heads, rows, d].
-    let mut context = vec![0.0; 2 * n * d];
-    let mut d_qkv = vec![0.0; qkv.len()];
-    problem.with_call(|call| {
-        let out = RowsMut { data: &mut context, row_stride: d, head_stride: n * d };
-        let out = regard_engine::forward(call, part(0), part(1), part(2), out, false).unwrap();
-        assert!(out.weights.is_none());
-        assert_eq!(out.lse[..], want.lse);
-        let context = Rows { data: &context, row_stride: d, head_stride: n * d };
-        let place = |part: usize| Place { offset: part * 2 * d, row_stride: 6 * d, head_stride: d };
-        let (dq, dk, dv) = (place(0), place(1), place(2));
-        let arrays = GradArrays::Fused { data: &mut d_qkv, dq, dk, dv };
-        let grads = Gradients { arrays, dparams: &mut [] };
-        let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
-        regard_engine::backward(call, q, k, v, context, &out.lse, dc, None, grads).unwrap();
-    });
-    for row in 0..n {
-        for head in 0..2 {
-            let dense = at(row, head, 2, d);
-            assert_eq!(context[(head * n + row) * d..][..d], want.context[dense.clone()]);
-            for (part, want) in [&want.dq, &want.dk, &want.dv].into_iter().enumerate() {
-                assert_eq!(d_qkv[((row * 3 + part) * 2 + head) * d..][..d], want[dense.clone()]);
-            }
-        }
-    }
-    // Keys and values in one array; gradients are added to what is there.
-    let mut dq = vec![1.0; n * 2 * d];
-    let mut d_kv = vec![1.0; n * 4 * d];
-    problem.with_call(|call| {
-        let place = |part: usize| Place { offset: part * 2 * d, row_stride: 4 * d, head_stride: d };
-        let dq = RowsMut { data: &mut dq, row_stride: 2 * d, head_stride: d };
-        let (dk, dv) = (place(0), place(1));
-        let arrays = GradArrays::KeyValue { dq, data: &mut d_kv, dk, dv };
-        let grads = Gradients { arrays, dparams: &mut [] };
-        let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
-        let context = Rows { data: &context, row_stride: d, head_stride: n * d };
-        regard_engine::backward(call, q, k, v, context, &want.lse, dc, None, grads).unwrap();
-    });
-    for row in 0..n {
-        for x in 0..2 * d {
-            assert_eq!(dq[row * 2 * d + x], 1.0 + want.dq[row * 2 * d + x]);
-            assert_eq!(d_kv[row * 4 * d + x], 1.0 + want.dk[row * 2 * d + x]);
-            assert_eq!(d_kv[row * 4 * d + 2 * d + x], 1.0 + want.dv[row * 2 * d + x]);
         }
     }
 }
@@ -390,74 +213,6 @@ fn backward_is_the_derivative_with_dropout_on() {
             );
         }
     }
-}
-
-/// Asking for the weights changes no bit of anything else.
-#[test]
-fn weights_cost_nothing_but_time() {
-    let problem = Problem::new(Kind::ScaledDot, 2, 1, Problem::packed(&[(70, 131)]));
-    let want = problem.engine::<f64>();
-    let d = problem.dims;
-    let mut context = vec![0.0; want.context.len()];
-    problem.with_call(|call| {
-        let (q, k) = (rows(&problem.q, 2, d.d_k), rows(&problem.k, 1, d.d_k));
-        let v = rows(&problem.v, 1, d.d_v);
-        let out = support::rows_mut(&mut context, 2, d.d_v);
-        let out = regard_engine::forward(call, q, k, v, out, false).unwrap();
-        assert_eq!(out.lse[..], want.lse);
-    });
-    assert_eq!(context, want.context);
-}
-
-#[test]
-fn arrays_of_the_wrong_size_are_refused_by_name() {
-    let problem = Problem::new(Kind::Additive, 2, 1, Problem::packed(&[(4, 6)]));
-    let d = problem.dims;
-    let refused = |context: usize, dk: usize, lse: usize, params: usize, weights: usize| {
-        problem.with_call::<f64, _>(|call| {
-            let (q, k) = (rows(&problem.q, 2, d.d_k), rows(&problem.k, 1, d.d_k));
-            let v = rows(&problem.v, 1, d.d_v);
-            let contexts = vec![0.0; context];
-            let (mut dq, mut dk) = (vec![0.0; problem.q.len()], vec![0.0; dk]);
-            let (mut dv, mut dparams) = (vec![0.0; problem.v.len()], vec![0.0; params]);
-            let arrays = GradArrays::Separate {
-                dq: support::rows_mut(&mut dq, 2, d.d_k),
-                dk: support::rows_mut(&mut dk, 1, d.d_k),
-                dv: support::rows_mut(&mut dv, 1, d.d_v),
-            };
-            let grads = Gradients { arrays, dparams: &mut dparams };
-            let (context, dc) = (rows(&contexts, 2, d.d_v), rows(&problem.d_context, 2, d.d_v));
-            let (lse, d_weights) = (vec![0.0; lse], vec![0.0; weights]);
-            let given = Some(&d_weights[..]);
-            regard_engine::backward(call, q, k, v, context, &lse, dc, given, grads)
-                .map_err(|error| error.to_string())
-        })
-    };
-    let (context, dk, lse, params, weights) = (24, 30, 8, 10, 48);
-    assert_eq!(refused(context, dk, lse, params, weights), Ok(()));
-    for (got, argument) in [
-        (refused(23, dk, lse, params, weights), "`context` must be at least 24 elements"),
-        (refused(context, 29, lse, params, weights), "`dk` must be at least 30 elements"),
-        (refused(context, dk, 7, params, weights), "`lse` must be 8 elements, got 7"),
-        (refused(context, dk, lse, 11, weights), "`dparams` must be 10 elements, got 11"),
-        (refused(context, dk, lse, params, 47), "`d_weights` must be 48 elements, got 47"),
-    ] {
-        assert!(got.as_ref().is_err_and(|message| message.contains(argument)), "{got:?}");
-    }
-
-    let shared = vec![
-        Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3 },
-        Item { q_start: 2, q_len: 2, kv_start: 3, kv_len: 3 },
-    ];
-    let problem = Problem::new(Kind::Dot, 1, 1, shared);
-    let mut context = numbers(1, 12);
-    problem.with_call::<f64, _>(|call| {
-        let (q, k) = (rows(&problem.q, 1, d.d_k), rows(&problem.k, 1, d.d_k));
-        let v = rows(&problem.v, 1, d.d_v);
-        let out = support::rows_mut(&mut context, 1, d.d_v);
-        let error = regard_engine::forward(call, q, k, v, out, false).unwrap_err().to_string();
-        assert!(error.contains("`q_start` must be at least 3"), "{error}");
-    });
 }
 
 proptest! {

@@ -202,8 +202,8 @@ fn sums_scales_and_columns() {
     check(&[("a", vec![3, 2]), ("b", vec![3, 2])], |tape, v| tape.add(v[0], v[1]));
     check(&[("x", vec![3, 2])], |tape, v| Ok(tape.scale(v[0], -2.5)));
     let parts = [("a", vec![3, 2]), ("b", vec![3, 1]), ("c", vec![3, 5])];
-    check(&parts, |t, v| t.concat(&v[..]));
-    check(&parts[..1], |t, v| t.concat(&v[..]));
+    check(&parts, |t, v| t.concat(&[v[0], v[1], v[2]]));
+    check(&parts[..1], |t, v| t.concat(&[v[0]]));
 }
 
 #[test]

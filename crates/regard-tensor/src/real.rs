@@ -181,6 +181,7 @@ impl Real for f32 {
     /// Splits x = n·ln 2 + r, |r| ≤ ln 2 / 2, evaluates e^r as a polynomial and scales by 2ⁿ
     /// through the exponent bits (the classical Cephes scheme).
     #[inline(always)]
+    #[expect(clippy::manual_clamp, reason = "min and max keep NaN out of the arithmetic")]
     fn exp(self) -> Self {
         const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it rounds to an integer
         let x = self.min(88.722_8).max(-87.336_5);

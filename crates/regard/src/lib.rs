@@ -12,6 +12,10 @@
 //! | `regard-tasks` | [`tasks`] | train, evaluate, predict, look |
 //! | `regard-viewer` | [`viewer`] | the page to look into a model |
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub use regard_attn as attn;
 pub use regard_data as data;
 pub use regard_engine as engine;

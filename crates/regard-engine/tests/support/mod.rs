@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 pub(crate) mod bound;
+pub(crate) mod strategy;
 
-use proptest::prelude::*;
 use regard_attn::normaliser::{Normaliser, Softmax};
 use regard_attn::position::{NoPosition, Position, Rotary, RotaryLayout};
 use regard_attn::reference::{self, Reference};
@@ -12,8 +12,8 @@ use regard_attn::scope::{Alignment, And, Causal, Full, Lengths, Scope, Window};
 use regard_attn::score::{Additive, Dot, ScaledDot, Score};
 use regard_attn::{Call, Dims, Dropout, Item, Rows, RowsMut};
 use regard_engine::{GradArrays, Gradients};
-use regard_tensor::{Key, Real};
-use regard_testkit::{edge_sizes_within, random_vec_f32};
+use regard_tensor::Real;
+use regard_testkit::random_vec_f32;
 
 /// Which score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     ScaledDot,
     Additive,
 }
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Dot, Kind::ScaledDot, Kind::Additive];
 
 /// Which normaliser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub(crate) enum Weighing {
     /// a = s / 4: rows do not sum to one, weights may be negative, and 0 has a derivative.
     Quarter,
 }
+
+pub(crate) const NORMALISERS: [Weighing; 3] =
+    [Weighing::Softmax, Weighing::WholeSoftmax, Weighing::Quarter];
 
 #[derive(Debug)]
 struct WholeSoftmax;
@@ -126,6 +131,22 @@ impl Outcome {
             ("dparams", &self.dparams),
         ]
     }
+}
+
+/// Equal to the last bit (+0 equals −0), NaN nowhere.
+#[track_caller]
+pub(crate) fn assert_same(got: &Outcome, want: &Outcome, what: &str) {
+    for ((name, got), (_, want)) in got.arrays().iter().zip(want.arrays()) {
+        assert!(
+            got.iter().zip(want).all(|(a, b)| a == b) && got.len() == want.len(),
+            "{what}: {name}"
+        );
+    }
+}
+
+/// Row `row` of `head` in `[rows, heads, width]`.
+pub(crate) fn at(row: usize, head: usize, heads: usize, width: usize) -> std::ops::Range<usize> {
+    (row * heads + head) * width..(row * heads + head + 1) * width
 }
 
 /// `n` numbers that f32 holds exactly, so that both precisions see the same inputs.
@@ -234,6 +255,24 @@ impl Problem {
         f(&Call { score, normaliser, scope, position, dropout, dims, items })
     }
 
+    /// The indices of forbidden pairs among the weights.
+    pub(crate) fn forbidden(&self) -> Vec<usize> {
+        let (mut n, mut forbidden) = (0, Vec::new());
+        self.with_call::<f64, _>(|call| {
+            for item in 0..call.items.len() {
+                for head in 0..call.dims.n_heads {
+                    let at = call.at(item, head);
+                    for i in 0..at.q_len {
+                        let hidden = (0..at.kv_len).filter(|j| !call.scope.allows(at, i, *j));
+                        forbidden.extend(hidden.map(|j| n + j));
+                        n += at.kv_len;
+                    }
+                }
+            }
+        });
+        forbidden
+    }
+
     /// What the engine computes in the precision `T`.
     pub(crate) fn engine<T: Real>(&self) -> Outcome {
         let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
@@ -303,55 +342,4 @@ impl Problem {
             (outcome, out)
         })
     }
-}
-
-/// Problems of every combination of parts, with lengths around the borders of tiles and lanes.
-pub(crate) fn problems() -> impl Strategy<Value = Problem> {
-    let kind = prop_oneof![Just(Kind::Dot), Just(Kind::ScaledDot), Just(Kind::Additive)];
-    let normaliser = prop_oneof![
-        3 => Just(Weighing::Softmax),
-        1 => Just(Weighing::WholeSoftmax),
-        1 => Just(Weighing::Quarter)
-    ];
-    let length = || edge_sizes_within(0, 130);
-    let items = prop::collection::vec((length(), length(), any::<bool>(), 0..3usize), 0..4);
-    let heads = prop_oneof![Just((1, 1)), Just((2, 2)), Just((3, 1)), Just((4, 2))];
-    let widths = (1..10usize, 1..20usize);
-    let scope = (
-        any::<bool>(),
-        prop::option::of(prop_oneof![Just(Alignment::TopLeft), Just(Alignment::BottomRight)]),
-        prop::option::of((0..70usize, 0..70usize)),
-    );
-    let rest = (any::<bool>(), prop::option::of(0.0..0.9), any::<bool>(), any::<u32>());
-    (kind, normaliser, items, heads, widths, scope, rest).prop_map(
-        |(kind, normaliser, lengths, heads, widths, scope, rest)| {
-            let (rotary, dropout, watch_weights, seed) = rest;
-            let d_k = if rotary { widths.0 * 2 } else { widths.0 };
-            let dims = Dims { n_heads: heads.0, n_kv_heads: heads.1, d_k, d_v: widths.1 };
-            // Every item may have a gap before it; self-attention has as many queries as keys.
-            let (mut q, mut kv) = (0, 0);
-            let items = lengths.iter().map(|&(q_len, kv_len, square, gap)| {
-                let q_len = if square { kv_len } else { q_len };
-                let item = Item { q_start: q + gap, q_len, kv_start: kv + gap, kv_len };
-                (q, kv) = (item.q_start + q_len, item.kv_start + kv_len);
-                item
-            });
-            let mut problem = Problem::with_dims(kind, dims, items.collect());
-            problem.normaliser = normaliser;
-            problem.rotary = rotary;
-            problem.dropout = dropout.map(|rate| Dropout { rate, key: Key::new(u64::from(seed)) });
-            problem.allowed = Allowed {
-                lengths: scope.0.then(|| {
-                    let length = |item: &Item| seed as usize % (item.kv_len + 1);
-                    problem.items.iter().map(length).collect()
-                }),
-                causal: scope.1,
-                window: scope.2.map(|(left, right)| Window { left, right }),
-            };
-            if watch_weights {
-                problem.watch_weights();
-            }
-            problem
-        },
-    )
 }

@@ -89,7 +89,7 @@ impl Encoder {
     /// Encodes a packed batch; with `look`, what each attention layer did is added to it.
     ///
     /// # Errors
-    /// Shapes that do not fit; a sentence longer than a learned position table.
+    /// Shapes that do not fit.
     pub fn forward<T: Real>(
         &self,
         tape: &mut Tape<'_, T>,

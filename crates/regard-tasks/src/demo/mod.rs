@@ -87,7 +87,7 @@ fn config(kind: ModelKind, seed: u64) -> TagConfig {
     model.hidden = if kind == ModelKind::Bilstm { 32 } else { 64 };
     model.layers = if kind == ModelKind::SelfAttention { 2 } else { 1 };
     model.d_model = 64;
-    model.position = PositionKind::Learned;
+    model.position = PositionKind::Rotary;
     model.input_dropout = 0.0;
     model.dropout = 0.0;
     train.epochs = 12;

@@ -90,26 +90,24 @@ impl LoadedTagger {
         self.params.count()
     }
 
-    /// The format that a file is in: as in training, unless named otherwise or told by its ending.
+    /// The format that a file is in: the one named, else the one that its ending tells, else that
+    /// of the training file. The columns are those of the training file where the format is the
+    /// same and none are named.
     ///
     /// # Errors
-    /// Unknown format or column, or an ending that tells nothing.
+    /// Unknown format or column.
     pub fn format(&self, name: &str, column: &str, path: &Path) -> Result<Format, TaskError> {
         let data = &self.config.data;
-        let trained = || Format::parse(&data.format, &data.column, Path::new(&data.train));
-        if !name.is_empty() {
-            return Ok(Format::parse(name, column, path)?);
+        let trained = Format::parse(&data.format, &data.column, Path::new(&data.train))?;
+        let told = Format::parse("auto", "", path);
+        let name = match name {
+            "" | "auto" => told.as_ref().map_or(trained.name(), Format::name),
+            name => name,
+        };
+        if column.is_empty() && name == trained.name() {
+            return Ok(trained);
         }
-        if !column.is_empty() {
-            return Ok(Format::parse(trained()?.name(), column, path)?);
-        }
-        let same_ending = Format::parse("auto", "", path)
-            .is_ok_and(|guess| trained().is_ok_and(|trained| guess.name() == trained.name()));
-        let unknown_ending = Format::parse("auto", "", path).is_err();
-        if same_ending || unknown_ending {
-            return Ok(trained()?);
-        }
-        Ok(Format::parse("auto", "", path)?)
+        Ok(Format::parse(name, column, path)?)
     }
 
     /// Scores of every label at every token, and what attention did where asked.

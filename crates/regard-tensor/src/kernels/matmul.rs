@@ -104,6 +104,7 @@ const SERIAL: usize = 1 << 18;
 ///
 /// # Panics
 /// If the inner or outer sizes disagree: shapes are checked where they come in.
+#[expect(clippy::needless_pass_by_value, reason = "the three matrices are given alike")]
 pub fn matmul<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: Mat<'_, T>) {
     let (m, n, k) = (c.rows, c.cols, a.cols);
     assert!(a.rows == m && b.cols == n && b.rows == k, "matrix sizes agree");

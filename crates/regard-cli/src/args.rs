@@ -1,0 +1,152 @@
+//! The command line as a whole; each command's own arguments stand in its file.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{
+    completions, config, demo, evaluate, look, mechanisms, predict, score, train,
+};
+
+/// Attention, all of it: train models of sequences, use them, and look into them.
+///
+/// A model is trained from files that you have (CoNLL-U, or a word and its columns a line; plain or
+/// .gz) into a run folder. Every other command takes that folder: it measures the model, labels
+/// text with it, or shows what its attention did, number by number.
+#[derive(Debug, Parser)]
+#[command(
+    name = "regard",
+    version,
+    arg_required_else_help = true,
+    after_help = "Try `regard demo` first; it needs no file. `regard help COMMAND` explains a command.",
+    after_long_help = "\
+Examples:
+  regard demo
+  regard train tag --train train.conllu --dev dev.conllu --out runs/first
+  regard evaluate runs/first test.conllu
+  echo 'I saw a saw' | regard predict runs/first --format text
+  regard look runs/first --text 'I saw a saw'
+
+Results go to standard output, everything else to standard error.
+
+Exit codes:
+  0    done
+  1    done, but a bar was missed (evaluate --min-accuracy)
+  2    wrong usage, bad input, or failure
+  130  interrupted with Ctrl-C; a training has saved everything and says how to go on"
+)]
+pub(crate) struct Cli {
+    /// Threads to compute with; one for each core unless set. Results do not depend on it
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Train(train::TrainArgs),
+    Evaluate(evaluate::EvaluateArgs),
+    Predict(predict::PredictArgs),
+    Look(look::LookArgs),
+    Score(score::ScoreArgs),
+    Mechanisms(mechanisms::MechanismsArgs),
+    Demo(demo::DemoArgs),
+    Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// How a data file is to be read.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FormatArgs {
+    /// Format of the data: conllu, columns or text; the file name's ending tells it otherwise
+    ///
+    /// .conllu is conllu; .conll, .tsv, .bio and .iob2 are columns; .txt is text. A .gz behind it
+    /// does not count.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+
+    /// Column that holds the label: for conllu upos, xpos, feats:NAME …; for columns label=N
+    ///
+    /// conllu: lemma, upos (the default), xpos, feats, head, deprel, deps, misc or feats:NAME.
+    /// columns: token=N,label=N,comments=true|false in any selection; columns count from 0, or
+    /// from -1 at the end; the default is token=0,label=-1,comments=false, and for .iob2 files
+    /// token=1,label=2,comments=true. label=none: there is no label yet.
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) column: Option<String>,
+}
+
+impl FormatArgs {
+    /// The format's name, empty where not given.
+    pub(crate) fn name(&self) -> &str {
+        self.format.as_deref().unwrap_or_default()
+    }
+
+    /// The column, empty where not given.
+    pub(crate) fn column(&self) -> &str {
+        self.column.as_deref().unwrap_or_default()
+    }
+}
+
+/// A rate in [0, 1] from the command line.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        _ => Err("a fraction from 0 to 1 is needed; 95 % is 0.95".into()),
+    }
+}
+
+/// A path from the command line; `None` where standard input or output is meant by `-` or nothing.
+pub(crate) fn file(path: Option<&PathBuf>) -> Option<&Path> {
+    path.map(PathBuf::as_path).filter(|path| path.as_os_str() != "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// The words of a line of a shell script: blanks part words, single quotes keep them together.
+    fn shell_words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (i, part) in line.split('\'').enumerate() {
+            if i % 2 == 1 {
+                words.push(part.to_owned());
+            } else {
+                words.extend(part.split_whitespace().map(str::to_owned));
+            }
+        }
+        words
+    }
+
+    fn check_examples(command: &mut clap::Command, n: &mut usize) {
+        let help = command.get_after_long_help().or(command.get_after_help());
+        let help = help.map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
+        let examples = help.lines().filter(|line| line.starts_with("  "));
+        for part in examples.flat_map(|line| line.split('|')) {
+            let part = part.split(['>', '#']).next().unwrap_or_default().trim();
+            if part.starts_with("regard ") && !part.starts_with("regard help") {
+                let parsed = Cli::try_parse_from(shell_words(part));
+                assert!(parsed.is_ok(), "{part}: {}", parsed.unwrap_err());
+                *n += 1;
+            }
+        }
+        for sub in command.get_subcommands_mut() {
+            check_examples(sub, n);
+        }
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut n = 0;
+        check_examples(&mut Cli::command(), &mut n);
+        assert!(n > 30, "only {n} examples were found");
+    }
+}

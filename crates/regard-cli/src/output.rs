@@ -1,0 +1,121 @@
+//! Standard output, standard error, and files that appear whole or not at all.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Writes a result to standard output.
+///
+/// # Errors
+/// The disk is full, or the reader has gone.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}
+
+/// Writes one line of `--json` output.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_json<T: serde::Serialize + ?Sized>(kind: &str, data: &T) -> Result<()> {
+    print(&(regard::report::json_line(kind, data)? + "\n"))
+}
+
+/// Tells the user something beside the results, on standard error.
+pub(crate) fn tell(text: &str) {
+    // Where standard error is closed, there is no one to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes a file whole and says so.
+///
+/// # Errors
+/// The file cannot be written; an older one is untouched.
+pub(crate) fn save(path: &Path, bytes: &[u8], what: &str) -> Result<()> {
+    regard::report::write_atomic(path, bytes)?;
+    tell(&format!("wrote {} ({what})", path.display()));
+    Ok(())
+}
+
+/// A file that is written piece by piece under a temporary name beside its place and takes its
+/// name only when it is complete. A device or a pipe is written to directly.
+pub(crate) struct WholeFile {
+    path: PathBuf,
+    temporary: Option<PathBuf>,
+    writer: BufWriter<File>,
+}
+
+impl WholeFile {
+    /// Opens the temporary file.
+    ///
+    /// # Errors
+    /// The folder is missing or may not be written to.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let fault = || format!("cannot write {}", path.display());
+        let mut open = OpenOptions::new();
+        open.write(true);
+        // A link is followed: the file that it points to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let is_special = fs::metadata(&target).is_ok_and(|m| !m.is_file() && !m.is_dir());
+        let (temporary, file) = if is_special {
+            (None, open.open(&target).with_context(fault)?)
+        } else {
+            let mut name = OsString::from(".");
+            name.push(target.file_name().unwrap_or_default());
+            name.push(format!(".{}.tmp", std::process::id()));
+            let temporary = target.with_file_name(name);
+            let file = open.create(true).truncate(true).open(&temporary).with_context(fault)?;
+            (Some(temporary), file)
+        };
+        Ok(Self { path: target, temporary, writer: BufWriter::new(file) })
+    }
+
+    /// Where the content lies until it is complete.
+    pub(crate) fn temporary(&self) -> Option<&Path> {
+        self.temporary.as_deref()
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// The rest cannot be written, or a folder has the name. Then nothing is left behind.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let fault = || format!("cannot write {}", self.path.display());
+        self.writer.flush().with_context(fault)?;
+        if let Some(temporary) = &self.temporary {
+            self.writer.get_ref().sync_all().with_context(fault)?;
+            fs::rename(temporary, &self.path).with_context(fault)?;
+            self.temporary = None;
+        }
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Columns to print on: what the environment says, or 80.
+pub(crate) fn terminal_width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.unwrap_or(80)
+}

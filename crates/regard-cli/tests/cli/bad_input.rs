@@ -1,0 +1,288 @@
+//! Whatever a file, a flag or a folder holds: a clear error with its place and a remedy, or a defined
+//! behaviour, and nothing saved is lost.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{TINY, corpus, data, run, run_with_input, train, widths};
+
+/// Trains on `{}/FILE`; the error is looked for.
+#[track_caller]
+fn training_fails(folder: &Path, flags: &str, messages: &[&str]) {
+    let err = run(folder, &format!("train tag --out {{}}/new-run {flags}")).fails();
+    assert!(err.starts_with("error: "), "{err}");
+    for message in messages {
+        assert!(err.contains(message), "{message} in {err}");
+    }
+    assert!(!folder.join("new-run/config.toml").exists(), "a run was begun: {flags}");
+}
+
+#[test]
+fn data_files() {
+    let folder = data();
+    let good = fs::read_to_string(folder.path().join("dev.conllu")).unwrap();
+    let lines = good.lines().count();
+    let files: [(&str, Vec<u8>); 9] = [
+        ("columns.conllu", format!("{good}1\ttoo\tfew\n").into_bytes()),
+        ("bytes.conllu", [good.as_bytes(), b"1\tcaf\xe9\t_\tNOUN\t_\t_\t_\t_\t_\t_\n"].concat()),
+        ("empty.conllu", Vec::new()),
+        ("comments.conllu", b"# nothing\n\n".to_vec()),
+        ("ids.conllu", b"x\ta\ta\tX\t_\t_\t_\t_\t_\t_\n".to_vec()),
+        ("cut.conllu.gz", vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1]),
+        ("ragged.bio", b"a\tO\nb\n\n".to_vec()),
+        ("plain.txt", b"no labels here\n".to_vec()),
+        ("data.xyz", b"a\tO\n".to_vec()),
+    ];
+    for (name, bytes) in &files {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let place = format!("columns.conllu, line {}", lines + 1);
+    let byte = format!("byte {}", good.len() + 5);
+    for (name, messages) in [
+        ("columns.conllu", &[place.as_str(), "3 columns, expected 10", "too\\tfew"][..]),
+        ("bytes.conllu", &["not UTF-8", &byte, "iconv"]),
+        ("empty.conllu", &["empty.conllu: the file is empty"]),
+        ("comments.conllu", &["no sentence among 2 lines"]),
+        ("ids.conllu", &["ids.conllu, line 1", "\"x\" is no word id"]),
+        ("cut.conllu.gz", &["damaged or cut-off gzip file", "gzip -t"]),
+        ("ragged.bio", &["ragged.bio, line 2", "1 columns, expected 2"]),
+        ("plain.txt", &["plain.txt: no labels in this format"]),
+        ("data.xyz", &["the name does not tell the format", "hint: name the format with --format"]),
+        ("none.conllu", &["none.conllu: no such file"]),
+        ("", &["cannot be read"]),
+    ] {
+        let format = if name.is_empty() { "--format conllu" } else { "" };
+        training_fails(
+            folder.path(),
+            &format!("--model fc --train {{}}/{name} {format}"),
+            messages,
+        );
+        let flags = format!("--model fc --train {{}}/train.conllu --dev {{}}/{name}");
+        // Without an ending to tell it, --format is meant for both files.
+        if !name.is_empty() {
+            training_fails(folder.path(), &flags, messages);
+        }
+    }
+    training_fails(
+        folder.path(),
+        "--model fc",
+        &["there is no file to train on", "hint: name one with --train"],
+    );
+    let flags = "--model fc --train {}/train.conllu --column upoz";
+    training_fails(
+        folder.path(),
+        flags,
+        &["unknown column \"upoz\"", "did you mean upos?", "hint: "],
+    );
+    let flags = "--model fc --train {}/train.bio --column label=7";
+    training_fails(folder.path(), flags, &["train.bio, line 1", "no label in column 7 of 3"]);
+    let flags = "--model fc --train {}/train.bio --column label=none";
+    training_fails(folder.path(), flags, &["train.bio: no labels in this format"]);
+    let flags = "--model fc --train {}/train.conllu --format conlu";
+    training_fails(folder.path(), flags, &["unknown format \"conlu\", did you mean conllu?"]);
+}
+
+#[test]
+fn settings() {
+    let folder = data();
+    for (name, text) in [
+        ("type.toml", "[train]\nlr = \"fast\"\n"),
+        ("key.toml", "[model]\nhiden = 3\n"),
+        ("section.toml", "[modle]\nhidden = 3\n"),
+        ("syntax.toml", "[model\nhidden = 3\n"),
+        ("kind.toml", "[model]\nkind = \"bilstn\"\n"),
+        ("other.toml", "[model]\nkind = \"fc\"\nheads = 2\n"),
+        ("bytes.toml", "x"),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    fs::write(folder.path().join("bytes.toml"), b"a = \"\xff\"\n").unwrap();
+    let hint = "hint: `regard config tag --model KIND` prints every setting";
+    let train = "--train {}/train.conllu";
+    for (flags, messages) in [
+        (
+            "--config {}/type.toml",
+            &["type.toml: `train.lr` must be a float, got string \"fast\"", hint][..],
+        ),
+        (
+            "--config {}/key.toml --model fc",
+            &["key.toml: unknown key `model.hiden`; did you mean `model.hidden`?", hint],
+        ),
+        ("--config {}/section.toml", &["unknown key `modle`; did you mean `model`?"]),
+        ("--config {}/syntax.toml", &["syntax.toml: not valid TOML", "line 1"]),
+        ("--config {}/kind.toml", &["`model.kind` must be one of fc, window", "\"bilstn\""]),
+        ("--config {}/other.toml", &["`model.heads` has no meaning for model `fc`"]),
+        ("--config {}/bytes.toml", &["bytes.toml", "UTF-8"]),
+        ("--config {}/none.toml", &["none.toml", "No such file"]),
+        (
+            "--set model.layer=2",
+            &["--set model.layer=2: unknown key", "did you mean `model.layers`?"],
+        ),
+        ("--set model.layers=two", &["`model.layers` must be an integer, got string \"two\""]),
+        ("--set model.layers", &["write it as key=value"]),
+        ("--set model.layers=0", &["`model.layers` must be at least 1, got 0"]),
+        ("--set model.dropout=1.5", &["`model.dropout` must be in [0, 1), got 1.5"]),
+        ("--set model.position=left", &["unknown variant `left`"]),
+        ("--set train.lr=nan", &["`train.lr` must be above 0"]),
+        ("--set model.heads=3", &["heads"]),
+        ("--model fc --set model.heads=3", &["`model.heads` has no meaning for model `fc`"]),
+    ] {
+        training_fails(folder.path(), &format!("{train} {flags}"), messages);
+    }
+}
+
+#[test]
+fn labels_and_words_that_training_never_saw() {
+    let folder = data();
+    train(folder.path(), "fc", 2, "run");
+    let dev = fs::read_to_string(folder.path().join("dev.conllu")).unwrap();
+    let odd = dev.replace("\tPUNCT\t", "\tSYM\t").replace("\ttree\t", "\t树\t");
+    fs::write(folder.path().join("odd.conllu"), odd).unwrap();
+    let done = run(folder.path(), "evaluate {}/run {}/odd.conllu --labels");
+    assert!(
+        done.err.contains("labels that training never saw") && done.err.contains(": SYM\n"),
+        "{done:?}"
+    );
+    assert!(done.ok().contains("\nSYM "));
+    // In a development file they count as wrong, and the run says so.
+    let line = format!(
+        "train tag --model fc --train {{}}/train.conllu --dev {{}}/odd.conllu --out {{}}/b --epochs 2 {TINY} {}",
+        widths("fc")
+    );
+    let done = run(folder.path(), &line);
+    assert!(done.err.contains("note: the development file has labels"), "{done:?}");
+    done.ok();
+}
+
+#[test]
+fn a_sentence_of_ten_thousand_words() {
+    let folder = data();
+    let words: Vec<(&str, &str)> = corpus(2000, 5).concat().into_iter().take(10_000).collect();
+    fs::write(folder.path().join("long.conllu"), crate::support::conllu(&[words])).unwrap();
+    for kind in ["window", "bilstm"] {
+        let line = format!(
+            "train tag --model {kind} --train {{}}/long.conllu --dev {{}}/dev.conllu --out {{}}/{kind} --epochs 1 \
+             {TINY} {}",
+            widths(kind)
+        );
+        run(folder.path(), &line).ok();
+        let line = format!("predict {{}}/{kind} {{}}/long.conllu");
+        assert_eq!(run(folder.path(), &line).ok().lines().count(), 10_002);
+    }
+    train(folder.path(), "transformer", 1, "transformer");
+    // A hundred million pairs of words take a minute without optimisation.
+    if !cfg!(debug_assertions) {
+        let line = "predict {}/transformer {}/long.conllu";
+        assert_eq!(run(folder.path(), line).ok().lines().count(), 10_002);
+    }
+    let err = run(folder.path(), "look {}/transformer --file {}/long.conllu").fails();
+    assert!(err.contains("10000 words; look shows 300 at most"), "{err}");
+}
+
+#[test]
+fn run_folders_that_are_none_or_damaged() {
+    let folder = data();
+    let good = train(folder.path(), "fc", 1, "good");
+    let other = train(folder.path(), "window", 1, "other");
+    let copy = |name: &str| {
+        let to = folder.path().join(name);
+        fs::create_dir(&to).unwrap();
+        for entry in fs::read_dir(&good).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+        to
+    };
+    let whole = fs::read(good.join("model.safetensors")).unwrap();
+    let config = fs::read_to_string(good.join("config.toml")).unwrap();
+
+    fs::remove_file(copy("missing").join("model.safetensors")).unwrap();
+    fs::write(copy("truncated").join("model.safetensors"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(copy("empty").join("model.safetensors"), b"").unwrap();
+    fs::write(copy("foreign").join("model.safetensors"), "PK\u{3}\u{4} not ours").unwrap();
+    fs::copy(other.join("model.safetensors"), copy("mixed").join("model.safetensors")).unwrap();
+    fs::copy(good.join("last.safetensors"), copy("last").join("model.safetensors")).unwrap();
+    let mut nan = whole.clone();
+    let end = nan.len() - 4;
+    nan[end..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(copy("nan").join("model.safetensors"), nan).unwrap();
+    let wrong = config.replace("layers = 1", "layers = \"one\"");
+    fs::write(copy("type").join("config.toml"), wrong).unwrap();
+    let wrong = config.replace("task = \"tag\"", "task = \"paint\"");
+    fs::write(copy("task").join("config.toml"), wrong).unwrap();
+    fs::write(copy("settings").join("config.toml"), "[model]\nkind = \"fc\"\n").unwrap();
+    fs::remove_file(copy("no-labels").join("labels.tsv")).unwrap();
+    fs::write(copy("labels").join("labels.tsv"), "NOUN\t1\n").unwrap();
+    fs::write(copy("words").join("words.tsv"), "<unk>\tmany\n").unwrap();
+    fs::create_dir(folder.path().join("nothing")).unwrap();
+
+    for (name, messages) in [
+        ("none", &["config.toml is missing", "hint: a run folder is what"][..]),
+        ("nothing", &["nothing: config.toml is missing"]),
+        ("train.conllu", &["config.toml is missing"]),
+        ("missing", &["missing: model.safetensors is missing"]),
+        ("truncated", &["truncated/model.safetensors", "not a whole safetensors file", "hint: "]),
+        ("empty", &["empty/model.safetensors", "not a whole safetensors file"]),
+        ("foreign", &["foreign/model.safetensors", "not a whole safetensors file"]),
+        ("mixed", &["mixed/model.safetensors: tensor `encoder", "the model needs"]),
+        ("last", &["last/model.safetensors", "another configuration"]),
+        ("nan", &["nan/model.safetensors", "not finite"]),
+        ("type", &["type/config.toml: `model.layers` must be an integer, got string \"one\""]),
+        ("task", &["task/config.toml", "the run is for task `paint`, not `tag`"]),
+        ("settings", &["settings/config.toml", "the section [run] is missing"]),
+        ("no-labels", &["labels.tsv is missing"]),
+        ("labels", &["labels"]),
+        ("words", &["words.tsv, line 1", "\"many\" is no count"]),
+    ] {
+        for command in [
+            "evaluate {}/RUN {}/dev.conllu",
+            "predict {}/RUN {}/dev.conllu",
+            "look {}/RUN --text the",
+        ] {
+            let err = run(folder.path(), &command.replace("RUN", name)).fails();
+            for message in messages {
+                assert!(err.contains(message), "{command} {name}: {err}");
+            }
+        }
+    }
+
+    fs::write(copy("half").join("last.safetensors"), &whole[..100]).unwrap();
+    let err = run(folder.path(), "train tag --resume --out {}/half").fails();
+    assert!(err.contains("half/last.safetensors") && err.contains("hint: without "), "{err}");
+    let err = run(folder.path(), "train tag --resume --out {}/none").fails();
+    assert!(err.contains("config.toml is missing"), "{err}");
+    let torn = copy("torn").join("metrics.jsonl");
+    fs::write(&torn, "{\"type\":\"step\"}\n{}\n").unwrap();
+    let err = run(folder.path(), "train tag --resume --out {}/torn").fails();
+    assert!(err.contains("torn/metrics.jsonl:1"), "{err}");
+}
+
+#[test]
+fn data_that_changed_since_the_run_began() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "run");
+    let path = folder.path().join("train.conllu");
+    let old = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{old}# changed\n")).unwrap();
+    let err = run(folder.path(), "train tag --resume --out {}/run").fails();
+    assert!(err.contains("train.conllu has changed since the run began"), "{err}");
+    fs::remove_file(&path).unwrap();
+    let err = run(folder.path(), "train tag --resume --out {}/run").fails();
+    assert!(err.contains("train.conllu"), "{err}");
+    fs::write(&path, old).unwrap();
+    run(folder.path(), "train tag --resume --out {}/run").ok();
+}
+
+#[test]
+fn standard_input_that_is_no_data() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "run");
+    for (input, message) in [
+        (&b""[..], "standard input: the file is empty"),
+        (b"\xff\xfe\x00", "standard input, line 1: not UTF-8"),
+        (b"the dog\n", "standard input, line 1: 1 columns, expected 10"),
+    ] {
+        let err = run_with_input(folder.path(), "predict {}/run", input).fails();
+        assert!(err.contains(message), "{err}");
+    }
+}
