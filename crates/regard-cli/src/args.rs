@@ -37,7 +37,7 @@ Exit codes:
 )]
 pub(crate) struct Cli {
     /// Threads to compute with; one for each core unless set. Results do not depend on it
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 
     #[command(subcommand)]

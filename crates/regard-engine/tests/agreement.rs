@@ -54,6 +54,7 @@ fn every_combination_of_parts() {
             lengths: Some(vec![17, 3, 66]),
             causal: Some(Alignment::TopLeft),
             window: Some(window),
+            without_hints: true,
         },
     ];
     for kind in [Kind::Dot, Kind::ScaledDot, Kind::Additive] {

@@ -8,46 +8,55 @@ use regard_attn::{Dims, Dropout, Item};
 use regard_tensor::{Key, Real};
 use regard_testkit::{Bound, assert_close, check_gradients_of};
 use support::strategy::problems;
-use support::{KINDS, Kind, NORMALISERS, Problem, Weighing, assert_same, at};
+use support::{Allowed, KINDS, Kind, NORMALISERS, Problem, Weighing, assert_same, at};
 
 /// Keys and values that no query sees may hold anything.
 #[test]
 fn forbidden_keys_change_nothing() {
+    let junk = [(0, f64::NAN), (1, f64::INFINITY), (2, f64::NEG_INFINITY)];
     for kind in KINDS {
         for normaliser in NORMALISERS {
-            for (n, junk) in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().enumerate() {
-                let items = Problem::packed(&[(70, 90), (3, 20), (5, 4)]);
-                let mut problem = Problem::new(kind, 2, 1, items);
-                problem.normaliser = normaliser;
-                problem.dropout = Some(Dropout { rate: 0.2, key: Key::new(1) });
-                // Query i sees keys i − 2 to i + 3 of the first 75, so that tiles are partial and
-                // keys 73 and 74 are seen by some queries, 75 and more by none.
-                problem.allowed.window = Some(Window { left: 2, right: 3 });
-                problem.allowed.lengths = Some(vec![71, 1, 0]);
-                problem.watch_weights();
-                let want = problem.engine::<f32>();
-                let mut spoilt = problem.clone();
-                let d = problem.dims;
-                for (item, seen) in problem.items.iter().zip([71, 1, 0]) {
-                    for j in seen..item.kv_len {
-                        spoilt.k[at(item.kv_start + j, 0, 1, d.d_k)].fill(junk);
-                        spoilt.v[at(item.kv_start + j, 0, 1, d.d_v)][n] = junk;
-                    }
+            for (place, junk) in junk {
+                for without_hints in [false, true] {
+                    let name = format!("{kind:?} {normaliser:?} {junk} {without_hints}");
+                    let mut problem =
+                        Problem::new(kind, 2, 1, Problem::packed(&[(70, 90), (3, 20), (5, 4)]));
+                    problem.normaliser = normaliser;
+                    problem.dropout = Some(Dropout { rate: 0.2, key: Key::new(1) });
+                    problem.allowed = Allowed {
+                        without_hints,
+                        lengths: Some(vec![71, 1, 0]),
+                        window: Some(Window { left: 2, right: 3 }),
+                        causal: None,
+                    };
+                    problem.watch_weights();
+                    let want = problem.engine::<f32>();
+                    spoil(&mut problem, &[71, 1, 0], place, junk);
+                    assert_same(&problem.engine::<f32>(), &want, &name);
                 }
-                // The last item's queries see nothing and may hold anything, too.
-                let last = problem.items[2];
-                for i in 0..last.q_len {
-                    spoilt.q[at(last.q_start + i, 0, 2, d.d_k)].fill(junk);
-                    spoilt.d_context[at(last.q_start + i, 1, 2, d.d_v)].fill(junk);
-                }
-                let d_weights = spoilt.d_weights.as_mut().unwrap();
-                for n in problem.forbidden() {
-                    d_weights[n] = junk;
-                }
-                let got = spoilt.engine::<f32>();
-                assert_same(&got, &want, &format!("{kind:?} {normaliser:?} {junk}"));
             }
         }
+    }
+}
+
+/// Puts junk into everything that is not looked at, where item n's queries see keys 0..seen[n].
+fn spoil(problem: &mut Problem, seen: &[usize], place: usize, junk: f64) {
+    let d = problem.dims;
+    for (item, seen) in problem.items.clone().iter().zip(seen) {
+        for j in *seen..item.kv_len {
+            problem.k[at(item.kv_start + j, 0, d.n_kv_heads, d.d_k)].fill(junk);
+            problem.v[at(item.kv_start + j, 0, d.n_kv_heads, d.d_v)][place] = junk;
+        }
+        if *seen == 0 {
+            for i in 0..item.q_len {
+                problem.q[at(item.q_start + i, 0, d.n_heads, d.d_k)].fill(junk);
+                problem.d_context[at(item.q_start + i, 1, d.n_heads, d.d_v)].fill(junk);
+            }
+        }
+    }
+    let forbidden = problem.forbidden();
+    if let Some(d_weights) = &mut problem.d_weights {
+        forbidden.into_iter().for_each(|n| d_weights[n] = junk);
     }
 }
 

@@ -27,7 +27,8 @@ fn an_item_alone_is_the_item_in_any_batch() {
             let dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 6, d_v: 5 };
             let mut batch = Problem::with_dims(kind, dims, padded);
             batch.rotary = true;
-            batch.allowed = Allowed { lengths: Some(lengths.to_vec()), causal, window: None };
+            batch.allowed =
+                Allowed { lengths: Some(lengths.to_vec()), causal, ..Allowed::default() };
             // What stands at padded queries is looked at by nobody: their gradient is zero.
             for (n, len) in lengths.iter().enumerate() {
                 let row = |i| (n * padded_len + i) * 2 * dims.d_v;

@@ -10,7 +10,7 @@ use regard_attn::position::{NoPosition, Position, Rotary, RotaryLayout};
 use regard_attn::reference::{self, Reference};
 use regard_attn::scope::{Alignment, And, Causal, Full, Lengths, Scope, Window};
 use regard_attn::score::{Additive, Dot, ScaledDot, Score};
-use regard_attn::{Call, Dims, Dropout, Item, Rows, RowsMut};
+use regard_attn::{At, Call, Dims, Dropout, Item, Rows, RowsMut};
 use regard_engine::{GradArrays, Gradients};
 use regard_tensor::Real;
 use regard_testkit::random_vec_f32;
@@ -31,7 +31,7 @@ pub(crate) enum Weighing {
     Softmax,
     /// The softmax, but by whole rows.
     WholeSoftmax,
-    /// a = s / 4: rows do not sum to one, weights may be negative, and 0 has a derivative.
+    /// a = s / 4: rows do not sum to one, and weights may be negative.
     Quarter,
 }
 
@@ -73,16 +73,31 @@ impl<T: Real> Normaliser<T> for Quarter {
         }
         if nothing { T::NEG_INFINITY } else { T::ZERO }
     }
-    fn row_backward(&self, _: &[T], dweights: &mut [T]) {
-        for d in dweights {
-            *d *= T::from_f64(0.25);
+    /// What it leaves at forbidden pairs is junk, which no one may look at.
+    fn row_backward(&self, weights: &[T], dweights: &mut [T]) {
+        for (a, d) in weights.iter().zip(dweights) {
+            *d *= T::from_f64(if *a == T::ZERO { f64::NAN } else { 0.25 });
         }
+    }
+}
+
+/// A scope that gives no hints, so that every tile is visited and partial.
+#[derive(Debug)]
+struct WithoutHints<'a>(&'a dyn Scope);
+
+impl Scope for WithoutHints<'_> {
+    fn name(&self) -> &'static str {
+        "without hints"
+    }
+    fn allows(&self, at: At, query: usize, key: usize) -> bool {
+        self.0.allows(at, query, key)
     }
 }
 
 /// Which keys are allowed: all conditions together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
+    pub(crate) without_hints: bool,
     pub(crate) lengths: Option<Vec<usize>>,
     pub(crate) causal: Option<Alignment>,
     pub(crate) window: Option<Window>,
@@ -249,6 +264,8 @@ impl Problem {
             [one] => one,
             _ => &and,
         };
+        let without_hints = WithoutHints(scope);
+        let scope = if self.allowed.without_hints { &without_hints } else { scope };
         let rotary = Rotary::new(100.0, RotaryLayout::Half);
         let position: &dyn Position<T> = if self.rotary { &rotary } else { &NoPosition };
         let (dropout, dims, items) = (self.dropout, self.dims, &self.items[..]);

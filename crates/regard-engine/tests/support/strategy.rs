@@ -24,6 +24,7 @@ pub(crate) fn problems() -> impl Strategy<Value = Problem> {
         any::<bool>(),
         prop::option::of(prop_oneof![Just(Alignment::TopLeft), Just(Alignment::BottomRight)]),
         prop::option::of((0..70usize, 0..70usize)),
+        any::<bool>(),
     );
     let rest = (any::<bool>(), prop::option::of(0.0..0.9), any::<bool>(), any::<u32>());
     (kind, normaliser, items, heads, widths, scope, rest).prop_map(
@@ -49,6 +50,7 @@ pub(crate) fn problems() -> impl Strategy<Value = Problem> {
                     problem.items.iter().map(length).collect()
                 }),
                 causal: scope.1,
+                without_hints: scope.3,
                 window: scope.2.map(|(left, right)| Window { left, right }),
             };
             if watch_weights {
