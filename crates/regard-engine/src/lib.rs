@@ -1,6 +1,6 @@
 //! How attention runs: tiled forward and backward on CPU.
 //!
-//! [`forward`] and [`backward`] compute what a [`Call`](regard_attn::Call) says, for any score,
+//! [`forward()`] and [`backward()`] compute what a [`Call`](regard_attn::Call) says, for any score,
 //! normaliser, scope and position, and agree with the plain
 //! [`reference`](regard_attn::reference). No matrix of all scores is built: queries and keys meet in
 //! tiles, a running softmax joins the tiles of a row, and backward computes the scores again from q, k

@@ -56,7 +56,9 @@ fn spoil(problem: &mut Problem, seen: &[usize], place: usize, junk: f64) {
     }
     let forbidden = problem.forbidden();
     if let Some(d_weights) = &mut problem.d_weights {
-        forbidden.into_iter().for_each(|n| d_weights[n] = junk);
+        for n in forbidden {
+            d_weights[n] = junk;
+        }
     }
 }
 

@@ -45,9 +45,6 @@ pub enum TaskError {
         /// The file in it.
         file: &'static str,
     },
-    /// There is nothing to resume from.
-    #[error("{path} holds no checkpoint yet; train again without --resume into a new folder", path = .0.display())]
-    NothingToResume(PathBuf),
     /// A run is resumed with other data than it began with.
     #[error(
         "{file} has changed since the run began (its contents hash to {actual}, not {expected}); \

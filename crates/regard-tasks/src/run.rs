@@ -11,6 +11,7 @@
 //!
 //! Every file is written atomically.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -150,5 +151,10 @@ fn is_temporary(name: &str) -> bool {
 /// The file cannot be read.
 pub fn hash_file(path: &Path) -> Result<String, TaskError> {
     let bytes = fs::read(path).map_err(TaskError::io("read", path))?;
-    Ok(Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect())
+    let mut hex = String::new();
+    for byte in Sha256::digest(&bytes) {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok(hex)
 }

@@ -497,7 +497,7 @@ impl TagConfig {
     }
 }
 
-fn range(key: &'static str, expected: impl Into<String>, actual: impl ToString) -> ConfigError {
+fn range(key: &'static str, expected: impl Into<String>, actual: impl fmt::Display) -> ConfigError {
     ConfigError::Range { key, expected: expected.into(), actual: actual.to_string() }
 }
 

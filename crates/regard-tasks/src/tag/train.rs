@@ -126,9 +126,16 @@ pub fn train(
     request: &TrainRequest<'_>,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TaskError> {
-    let config = request.config.clone();
+    let mut config = request.config.clone();
     config.check()?;
     let corpus = read_corpus(&config)?;
+    // The whole paths, so that the run can be resumed from any folder.
+    for file in [&mut config.data.train, &mut config.data.dev] {
+        if !file.is_empty() {
+            let whole = Path::new(file.as_str()).canonicalize();
+            *file = whole.map_err(TaskError::io("read", file.as_str()))?.display().to_string();
+        }
+    }
     let run = RunFolder::create(request.out)?;
     let facts = RunFacts {
         task: "tag".into(),
@@ -275,7 +282,7 @@ impl Trainer {
                 if stop.load(Ordering::Relaxed) {
                     self.state.elapsed_s = before + self.began.elapsed().as_secs_f64();
                     self.save_last()?;
-                    return self.summary(StopReason::Interrupted);
+                    return Ok(self.summary(StopReason::Interrupted));
                 }
                 let (loss, norm, lr, words) = self.step(&batches[self.state.batch as usize])?;
                 self.state.batch += 1;
@@ -313,7 +320,7 @@ impl Trainer {
         }
         self.draw_curve()?;
         let early = self.state.early;
-        self.summary(if early { StopReason::EarlyStop } else { StopReason::Finished })
+        Ok(self.summary(if early { StopReason::EarlyStop } else { StopReason::Finished }))
     }
 
     /// One update. Returns loss, gradient norm, learning rate and words.
@@ -481,9 +488,9 @@ impl Trainer {
         run.write(files::CURVE, &learning_curve_svg(&records)?)
     }
 
-    fn summary(&self, stop: StopReason) -> Result<RunSummary, TaskError> {
+    fn summary(&self, stop: StopReason) -> RunSummary {
         let state = &self.state;
-        Ok(RunSummary {
+        RunSummary {
             task: "tag".into(),
             model: self.model.config.model.kind.to_string(),
             run_dir: self.run.as_ref().map_or_else(String::new, |r| r.path().display().to_string()),
@@ -499,7 +506,7 @@ impl Trainer {
             best_step: state.best_step,
             metrics: state.figures.clone(),
             stop,
-        })
+        }
     }
 }
 
