@@ -1,12 +1,25 @@
 //! Normalisers: how a row of scores becomes weights.
 
+pub(crate) mod entmax15;
+pub(crate) mod hard;
+pub(crate) mod identity;
+pub(crate) mod sigmoid;
 pub(crate) mod softmax;
+mod sparse;
+pub(crate) mod sparsemax;
+pub(crate) mod temperature;
 
 use std::fmt::Debug;
 
 use regard_tensor::Real;
 
+pub use entmax15::Entmax15;
+pub use hard::Hard;
+pub use identity::Identity;
+pub use sigmoid::Sigmoid;
 pub use softmax::Softmax;
+pub use sparsemax::Sparsemax;
+pub use temperature::Temperature;
 
 /// A map from the scores of one query to its weights.
 ///
@@ -31,4 +44,21 @@ pub trait Normaliser<T: Real>: Sync + Debug {
 
     /// Turns `dweights = ∂L/∂a` into ∂L/∂s, in place, given the row's weights.
     fn row_backward(&self, weights: &[T], dweights: &mut [T]);
+}
+
+/// Where one of the scores is NaN, makes NaN of all but those of forbidden keys, which become 0, so
+/// that the row cannot pass for one with nothing allowed. Returns the NaN.
+fn spread_nan<T: Real>(row: &mut [T]) -> Option<T> {
+    // NaN is the one number that does not equal itself.
+    #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
+    let nan = row.iter().copied().find(|s| s != s)?;
+    for s in row {
+        *s = if *s == T::NEG_INFINITY { T::ZERO } else { nan };
+    }
+    Some(nan)
+}
+
+/// What stands for the log-sum-exp where there is none: −∞ for a row with nothing allowed, else 0.
+fn lse_of_unnormalised<T: Real>(row: &[T]) -> T {
+    if row.iter().all(|s| *s == T::NEG_INFINITY) { T::NEG_INFINITY } else { T::ZERO }
 }

@@ -1,10 +1,17 @@
 //! Scopes: which keys a query may see.
 
 pub(crate) mod and;
+pub(crate) mod blocks;
 pub(crate) mod causal;
+pub(crate) mod documents;
 pub(crate) mod full;
+pub(crate) mod given;
+pub(crate) mod graph;
 pub(crate) mod lengths;
+pub(crate) mod or;
+pub(crate) mod predicted_centre;
 pub(crate) mod window;
+pub(crate) mod window_2d;
 
 use std::fmt::Debug;
 
@@ -12,10 +19,17 @@ use crate::AttnError;
 use crate::call::{At, Item, Span};
 
 pub use and::And;
+pub use blocks::Blocks;
 pub use causal::{Alignment, Causal};
+pub use documents::Documents;
 pub use full::Full;
+pub use given::Given;
+pub use graph::{Csr, EdgeRows, Graph, SelfLoops};
 pub use lengths::Lengths;
+pub use or::Or;
+pub use predicted_centre::PredictedCentre;
 pub use window::Window;
+pub use window_2d::Window2d;
 
 /// What a scope says of a whole tile of queries × keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

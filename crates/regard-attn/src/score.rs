@@ -3,14 +3,24 @@
 //! A score has two faces. [`Score::pair`] is the truth: one query, one key, one number, with its
 //! derivative in [`Score::pair_backward`]. [`Score::tile`] is what runs: many queries and keys at
 //! once; its default calls `pair`, and tests hold any other version equal to it. The dot family
-//! says by [`Score::lowering`] that a tile is one matrix product.
+//! says by [`Score::lowering`] that a tile is one matrix product. [`Softcap`], [`Scaled`] and
+//! [`HeadScale`] stand around any other score.
 //!
 //! A score owns no parameters: it borrows them, all heads in one slice, and adds their
 //! gradient to a slice of the same length.
 
 pub(crate) mod additive;
+pub(crate) mod cosine;
+pub(crate) mod distance;
 pub(crate) mod dot;
+pub(crate) mod gat;
+pub(crate) mod gatv2;
+pub(crate) mod general;
+pub(crate) mod head_scale;
+mod hidden;
+pub(crate) mod scaled;
 pub(crate) mod scaled_dot;
+pub(crate) mod softcap;
 
 use std::fmt::Debug;
 
@@ -19,8 +29,16 @@ use regard_tensor::Real;
 use crate::{AttnError, Dims};
 
 pub use additive::Additive;
+pub use cosine::Cosine;
+pub use distance::Distance;
 pub use dot::Dot;
+pub use gat::Gat;
+pub use gatv2::Gatv2;
+pub use general::General;
+pub use head_scale::HeadScale;
+pub use scaled::Scaled;
 pub use scaled_dot::ScaledDot;
+pub use softcap::Softcap;
 
 /// How the engine may compute a whole tile of scores.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -146,5 +164,83 @@ pub trait Score<T: Real>: Sync + Debug {
                 }
             }
         }
+    }
+}
+
+/// A borrowed score is a score, so that one chosen at run time can stand inside another:
+/// `Softcap { inner: score, cap }` with `score: &dyn Score<T>`.
+impl<T: Real, S: Score<T> + ?Sized> Score<T> for &S {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn formula(&self) -> &'static str {
+        (**self).formula()
+    }
+
+    fn check(&self, dims: Dims) -> Result<(), AttnError> {
+        (**self).check(dims)
+    }
+
+    fn pair(&self, head: usize, q: &[T], k: &[T]) -> T {
+        (**self).pair(head, q, k)
+    }
+
+    fn pair_backward(
+        &self,
+        head: usize,
+        q: &[T],
+        k: &[T],
+        g: T,
+        dq: &mut [T],
+        dk: &mut [T],
+        dparams: &mut [T],
+    ) {
+        (**self).pair_backward(head, q, k, g, dq, dk, dparams);
+    }
+
+    fn n_params(&self) -> usize {
+        (**self).n_params()
+    }
+
+    fn lowering(&self) -> Lowering<T> {
+        (**self).lowering()
+    }
+
+    fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {
+        (**self).tile(head, q, k, out, stride);
+    }
+
+    fn tile_backward(
+        &self,
+        head: usize,
+        q: Block<'_, T>,
+        k: Block<'_, T>,
+        g: &[T],
+        stride: usize,
+        dq: &mut BlockMut<'_, T>,
+        dk: &mut BlockMut<'_, T>,
+        dparams: &mut [T],
+    ) {
+        (**self).tile_backward(head, q, k, g, stride, dq, dk, dparams);
+    }
+}
+
+/// The scores of a tile, `[queries, keys]` without gaps.
+fn tile_of<T: Real>(
+    score: &impl Score<T>,
+    head: usize,
+    q: Block<'_, T>,
+    k: Block<'_, T>,
+) -> Vec<T> {
+    let mut out = vec![T::ZERO; q.rows * k.rows];
+    score.tile(head, q, k, &mut out, k.rows);
+    out
+}
+
+/// `out += a·x`
+fn add_scaled<T: Real>(out: &mut [T], a: T, x: &[T]) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out += a * *x;
     }
 }

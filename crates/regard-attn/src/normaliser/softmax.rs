@@ -2,7 +2,7 @@
 
 use regard_tensor::{Real, kernels::reduce};
 
-use super::Normaliser;
+use super::{Normaliser, spread_nan};
 use crate::catalogue::{Entry, Kind, Paper, example};
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -64,12 +64,7 @@ impl<T: Real> Normaliser<T> for Softmax {
     }
 
     fn row(&self, row: &mut [T]) -> T {
-        // NaN is the one number that does not equal itself.
-        #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
-        if let Some(nan) = row.iter().copied().find(|s| s != s) {
-            for s in row {
-                *s = if *s == T::NEG_INFINITY { T::ZERO } else { nan };
-            }
+        if let Some(nan) = spread_nan(row) {
             return nan;
         }
         reduce::softmax_in_place(row)

@@ -1,7 +1,8 @@
 //! `s = Σ_c v_c tanh(q_c + k_c)`
 
-use regard_tensor::{Real, simd};
+use regard_tensor::Real;
 
+use super::hidden::{self, Tanh};
 use super::{Block, BlockMut, Score};
 use crate::catalogue::{BAHDANAU, Entry, Kind, example};
 use crate::{AttnError, Dims};
@@ -47,75 +48,6 @@ pub struct Additive<'a, T> {
     pub v: &'a [T],
 }
 
-/// Entries of a row that are worked on together.
-const LANES: usize = 8;
-
-/// `Σ_c v_c tanh(q_c + k_c)`: eight partial sums, then those in order, then the rest.
-#[inline(always)]
-fn score<T: Real>(v: &[T], q: &[T], k: &[T]) -> T {
-    let d = v.len();
-    let (q, k) = (&q[..d], &k[..d]);
-    let mut lanes = [T::ZERO; LANES];
-    let body = d / LANES * LANES;
-    for c in (0..body).step_by(LANES) {
-        let (v, q, k) = (&v[c..c + LANES], &q[c..c + LANES], &k[c..c + LANES]);
-        for l in 0..LANES {
-            lanes[l] += v[l] * (q[l] + k[l]).tanh();
-        }
-    }
-    let mut total = T::ZERO;
-    for lane in lanes {
-        total += lane;
-    }
-    for c in body..d {
-        total += v[c] * (q[c] + k[c]).tanh();
-    }
-    total
-}
-
-/// `dv_c += g t_c` and `dq_c, dk_c += g v_c (1 − t_c²)`.
-#[inline(always)]
-fn score_backward<T: Real>(
-    v: &[T],
-    q: &[T],
-    k: &[T],
-    g: T,
-    dq: &mut [T],
-    dk: &mut [T],
-    dv: &mut [T],
-) {
-    let d = v.len();
-    let (q, k) = (&q[..d], &k[..d]);
-    let (dq, dk, dv) = (&mut dq[..d], &mut dk[..d], &mut dv[..d]);
-    let body = d / LANES * LANES;
-    for c in (0..body).step_by(LANES) {
-        // Everything is read before anything is written, so that the compiler need not ask
-        // whether the slices overlap.
-        let (mut by_v, mut by_sum) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-        {
-            let (v, q, k) = (&v[c..c + LANES], &q[c..c + LANES], &k[c..c + LANES]);
-            for l in 0..LANES {
-                let t = (q[l] + k[l]).tanh();
-                by_v[l] = g * t;
-                by_sum[l] = g * v[l] * (T::ONE - t * t);
-            }
-        }
-        for (out, add) in [(&mut *dv, &by_v), (&mut *dq, &by_sum), (&mut *dk, &by_sum)] {
-            let out = &mut out[c..c + LANES];
-            for l in 0..LANES {
-                out[l] += add[l];
-            }
-        }
-    }
-    for c in body..d {
-        let t = (q[c] + k[c]).tanh();
-        let by_sum = g * v[c] * (T::ONE - t * t);
-        dv[c] += g * t;
-        dq[c] += by_sum;
-        dk[c] += by_sum;
-    }
-}
-
 impl<T: Real> Additive<'_, T> {
     /// The vector of one head.
     fn head(&self, head: usize, d_k: usize) -> &[T] {
@@ -143,7 +75,7 @@ impl<T: Real> Score<T> for Additive<'_, T> {
     }
 
     fn pair(&self, head: usize, q: &[T], k: &[T]) -> T {
-        score(self.head(head, q.len()), q, k)
+        hidden::score(Tanh, self.head(head, q.len()), q, k)
     }
 
     fn pair_backward(
@@ -158,7 +90,7 @@ impl<T: Real> Score<T> for Additive<'_, T> {
     ) {
         let d = q.len();
         let dv = &mut dparams[head * d..(head + 1) * d];
-        score_backward(self.head(head, d), q, k, g, dq, dk, dv);
+        hidden::backward(Tanh, self.head(head, d), q, k, g, dq, dk, dv);
     }
 
     fn n_params(&self) -> usize {
@@ -166,18 +98,7 @@ impl<T: Real> Score<T> for Additive<'_, T> {
     }
 
     fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {
-        let v = self.head(head, q.width);
-        simd::vectorise(
-            #[inline(always)]
-            || {
-                for i in 0..q.rows {
-                    let out = &mut out[i * stride..i * stride + k.rows];
-                    for (j, out) in out.iter_mut().enumerate() {
-                        *out = score(v, q.row(i), k.row(j));
-                    }
-                }
-            },
-        );
+        hidden::tile(Tanh, self.head(head, q.width), q, k, out, stride);
     }
 
     fn tile_backward(
@@ -192,22 +113,8 @@ impl<T: Real> Score<T> for Additive<'_, T> {
         dparams: &mut [T],
     ) {
         let d = q.width;
-        let v = self.head(head, d);
         let dv = &mut dparams[head * d..(head + 1) * d];
-        simd::vectorise(
-            #[inline(always)]
-            || {
-                for i in 0..q.rows {
-                    for j in 0..k.rows {
-                        let g = g[i * stride + j];
-                        // Also keeps a NaN behind a mask out: a forbidden pair has g = 0.
-                        if g != T::ZERO {
-                            score_backward(v, q.row(i), k.row(j), g, dq.row(i), dk.row(j), dv);
-                        }
-                    }
-                }
-            },
-        );
+        hidden::tile_backward(Tanh, self.head(head, d), q, k, g, stride, dq, dk, dv);
     }
 }
 

@@ -23,7 +23,8 @@ fn names_are_unique_and_found_in_either_spelling() {
     let names: BTreeSet<&str> = all().iter().map(|entry| entry.name).collect();
     assert_eq!(names.len(), all().len());
     for entry in all() {
-        assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        assert!(entry.name.bytes().all(plain));
         assert_eq!(find(entry.name), Some(entry));
         assert_eq!(find(&entry.name.replace('_', "-")), Some(entry));
     }

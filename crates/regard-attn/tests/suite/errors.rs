@@ -1,9 +1,14 @@
 //! Every error, in words: what is at fault, what it must be, and what came.
 
-use regard_attn::normaliser::Softmax;
+use regard_attn::normaliser::{Softmax, Temperature};
 use regard_attn::position::{Learned, NoPosition, Position, Rotary, RotaryLayout};
-use regard_attn::scope::{And, Causal, Full, Lengths};
-use regard_attn::score::{Additive, Dot, ScaledDot};
+use regard_attn::scope::{
+    And, Blocks, Causal, Csr, Documents, EdgeRows, Full, Given, Graph, Lengths, Or,
+    PredictedCentre, Scope, SelfLoops, Window2d,
+};
+use regard_attn::score::{
+    Additive, Dot, Gat, Gatv2, General, HeadScale, Scaled, ScaledDot, Score, Softcap,
+};
 use regard_attn::{AttnError, Call, Dims, Dropout, Item, Rows, reference};
 use regard_tensor::Key;
 
@@ -103,6 +108,52 @@ fn scores() {
         message(&Call { score: &Additive { v: &[0.5; 3] }, ..GOOD }),
         "attention: `v` must be n_heads × d_k = 2 × 3 elements, got 3"
     );
+    let of = |score: &dyn Score<f32>| message(&Call { score, ..GOOD });
+    assert_eq!(
+        of(&General { w: &[0.5; 9] }),
+        "attention: `w` must be n_heads × d_k × d_k = 2 × 3 × 3 elements, got 9"
+    );
+    assert_eq!(
+        of(&Gat { a: &[0.5; 6], slope: 0.2 }),
+        "attention: `a` must be n_heads × 2·d_k = 2 × 6 elements, got 6"
+    );
+    assert_eq!(
+        of(&Gatv2 { a: &[0.5; 12], slope: 0.2 }),
+        "attention: `a` must be n_heads × d_k = 2 × 3 elements, got 12"
+    );
+    let slope = "attention: option `slope` must be finite, got NaN";
+    assert_eq!(of(&Gat { a: &[0.5; 12], slope: f32::NAN }), slope);
+    assert_eq!(of(&Gatv2 { a: &[0.5; 6], slope: f32::NAN }), slope);
+    for cap in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+        assert_eq!(
+            of(&Softcap { inner: Dot, cap }),
+            format!("attention: option `cap` must be finite and above 0, got {cap}")
+        );
+    }
+    assert_eq!(
+        of(&Scaled { inner: Dot, factor: f32::INFINITY }),
+        "attention: option `factor` must be finite, got inf"
+    );
+    assert_eq!(
+        of(&HeadScale { inner: Dot, factors: &[1.0] }),
+        "attention: `factors` must be one for each of the 2 heads, got 1"
+    );
+    // What is inside is checked too.
+    let inside = "attention: `d_k` must be 64, the width that the score divides by, got 3";
+    let inner = ScaledDot::new(64);
+    assert_eq!(of(&Softcap { inner, cap: 1.0 }), inside);
+    assert_eq!(of(&Scaled { inner, factor: 1.0 }), inside);
+    assert_eq!(of(&HeadScale { inner: &inner, factors: &[1.0; 2] }), inside);
+}
+
+#[test]
+fn temperatures() {
+    for tau in [0.0, -1.0, 1e-31, f64::INFINITY, f64::NAN] {
+        assert_eq!(
+            Temperature::new(tau).unwrap_err().to_string(),
+            format!("attention: option `temperature` must be from 1e-30 to 1e30, got {tau}")
+        );
+    }
 }
 
 #[test]
@@ -120,6 +171,116 @@ fn scopes() {
     assert_eq!(message(&Call { scope: &Causal::square(), ..GOOD }), square);
     // Inside a combination too.
     assert_eq!(message(&Call { scope: &And(&[&Full, &Causal::square()]), ..GOOD }), square);
+    assert_eq!(message(&Call { scope: &Or(&[&Full, &Causal::square()]), ..GOOD }), square);
+    let of = |scope: &dyn Scope| message(&Call { scope, ..GOOD });
+    assert_eq!(of(&Blocks { size: 0 }), "attention: `size` must be at least 1, got 0");
+    assert_eq!(
+        of(&Window2d { width: 0, radius: 1 }),
+        "attention: `width` must be at least 1, got 0"
+    );
+    assert_eq!(
+        of(&Window2d { width: 3, radius: 1 }),
+        "attention: `q_len` must be a multiple of the width 3 in item 1, got 2"
+    );
+    assert_eq!(
+        of(&Documents::from_lengths(&[&[2, 1]])),
+        "attention: `documents` must be one list for each of the 2 items, got 1"
+    );
+    assert_eq!(
+        of(&Documents::from_lengths(&[&[2, 1], &[1, 1]])),
+        "attention: `kv_len` must be the 2 tokens of the documents of item 1, got 4"
+    );
+    assert_eq!(
+        Documents::from_ids(&[&[1], &[4, 4, 5, 4]]).unwrap_err().to_string(),
+        "attention: `ids` must be tokens of one document side by side, got id 4 once more at token \
+         3 of item 1"
+    );
+}
+
+#[test]
+fn centres() {
+    let of = |centres: &[&[f64]]| {
+        message(&Call { scope: &PredictedCentre { centres, radius: 1 }, ..GOOD })
+    };
+    assert_eq!(
+        of(&[&[0.0; 3]]),
+        "attention: `centres` must be one list for each of the 2 items, got 1"
+    );
+    assert_eq!(
+        of(&[&[0.0; 3], &[0.0; 3]]),
+        "attention: `centres` must be one for each of the 2 queries of item 1, got 3"
+    );
+    assert_eq!(
+        of(&[&[0.0; 3], &[0.0, f64::NAN]]),
+        "attention: `centres` must be finite, got NaN for query 1 of item 1"
+    );
+}
+
+#[test]
+fn masks() {
+    let of = |allowed: &[&[bool]]| message(&Call { scope: &Given { allowed }, ..GOOD });
+    let three: [&[bool]; 3] = [&[true; 9], &[true; 8], &[]];
+    assert_eq!(
+        of(&three),
+        "attention: `allowed` must be one mask, or one for each of the 2 items, got 3"
+    );
+    assert_eq!(
+        of(&three[..1]),
+        "attention: `allowed` must be q_len × kv_len = 2 × 4 elements for item 1, got 9"
+    );
+    GOOD.check(q(&Q), k(&K), v(&V)).unwrap();
+    let scope = Given { allowed: &three[..2] };
+    Call { scope: &scope, ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+}
+
+#[test]
+fn graphs() {
+    let of = |graphs: &[Csr<'_>], self_loops| {
+        message(&Call { scope: &Graph { graphs, self_loops }, ..GOOD })
+    };
+    let as_given = |offsets: &[usize], columns: &[usize]| {
+        let first = Csr { offsets: &[0, 1, 1, 3], columns: &[2, 0, 1] };
+        of(&[first, Csr { offsets, columns }], SelfLoops::AsGiven)
+    };
+    assert_eq!(
+        of(&[], SelfLoops::AsGiven),
+        "attention: `graphs` must be one graph, or one for each of the 2 items, got 0"
+    );
+    assert_eq!(
+        as_given(&[0, 1], &[0]),
+        "attention: `offsets` must be q_len + 1 = 3 entries for item 1, got 2"
+    );
+    for (offsets, from_to) in [([1, 1, 2], "1 to 2"), ([0, 3, 2], "0 to 2"), ([0, 1, 1], "0 to 1")]
+    {
+        assert_eq!(
+            as_given(&offsets, &[0, 1]),
+            format!(
+                "attention: `offsets` must be ascending from 0 to the 2 columns, got others, from \
+                 {from_to}"
+            )
+        );
+    }
+    assert_eq!(
+        as_given(&[0, 1, 2], &[0, 4]),
+        "attention: `columns` must be below the 4 keys of item 1, got 4 for query 1"
+    );
+    assert_eq!(
+        as_given(&[0, 2, 2], &[3, 3]),
+        "attention: `columns` must be ascending in each row, got 3 and then 3 for query 0"
+    );
+    let good = Csr { offsets: &[0, 1, 1, 3], columns: &[2, 0, 1] };
+    assert_eq!(
+        of(&[good, good], SelfLoops::Added),
+        "attention: `q_len` must be the kv_len 4 of item 1, for self-loops, got 2"
+    );
+    assert_eq!(
+        EdgeRows::new(2, &[(0, 1), (2, 1)]).unwrap_err().to_string(),
+        "attention: `edges` must be edges of queries below 2, got (2, 1)"
+    );
+    assert_eq!(
+        EdgeRows::new(2, &[(0, 1), (1, 1), (0, 1)]).unwrap_err().to_string(),
+        "attention: `edges` must be given once each, got (0, 1) twice"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use regard_attn::score::Dot;
 use regard_attn::{At, Call, Scope};
 use regard_testkit::random_vec;
 
-use crate::parts::{SCORES, positions, scopes, score};
+use crate::parts::{SCORES, normalisers, positions, scopes, score};
 use crate::problem::{self, DIMS, ITEMS, Inputs};
 
 const NAN: f64 = f64::NAN;
@@ -55,6 +55,24 @@ fn what_no_query_may_see_leaks_nowhere() {
         }
     }
     assert!(tried > 100);
+}
+
+#[test]
+fn no_normaliser_lets_anything_leak() {
+    let clean = Inputs::new("dot");
+    for normaliser in normalisers() {
+        for scope in scopes() {
+            let call = problem::call(&Dot, &*scope, &NoPosition, None);
+            let call = Call { normaliser: &*normaliser, ..call };
+            let mut dirty = clean.clone();
+            for row in unseen(&*scope) {
+                dirty.k[row * DIMS.d_k..(row + 1) * DIMS.d_k].fill(NAN);
+                dirty.v[row * DIMS.d_v..(row + 1) * DIMS.d_v].fill(NAN);
+            }
+            let (want, got) = (run(&call, &clean), run(&call, &dirty));
+            assert_eq!(got, want, "{normaliser:?} × {scope:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,8 +3,11 @@
 mod catalogue;
 mod errors;
 mod golden;
+mod golden_parts;
 mod laws;
 mod leaks;
+mod normalisers;
+mod papers;
 mod parts;
 mod positions;
 mod problem;

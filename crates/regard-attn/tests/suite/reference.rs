@@ -24,44 +24,47 @@ fn padded(mut gradient: Vec<f64>, rows: usize, row: usize) -> Vec<f64> {
 #[test]
 fn gradients_of_every_combination() {
     let dropout = Some(Dropout { rate: 0.3, key: Key::new(5) });
-    for name in SCORES {
+    // Each combination of score, scope and position meets one of these, each part all of them.
+    let rest = [(None, true), (dropout, true), (None, false)];
+    for (n, name) in SCORES.iter().enumerate() {
         let inputs = Inputs::new(name);
-        for scope in scopes() {
-            for position in positions().iter().filter(|p| p.turns() || p.name() == "none") {
-                for (dropout, with_weights) in [(None, true), (dropout, true), (None, false)] {
-                    let loss_of = |inputs: &Inputs, context: &[f64], weights: &[f64]| {
-                        let score = score(name, &inputs.params, DIMS.d_k);
-                        let call = call(&*score, &*scope, &**position, dropout);
-                        let out =
-                            reference::forward(&call, inputs.q(), inputs.k(), inputs.v()).unwrap();
-                        inner(&out.context, context) + inner(&out.weights, weights)
-                    };
+        for (s, scope) in scopes().iter().enumerate() {
+            let positions = positions();
+            let positions = positions.iter().filter(|p| p.turns() || p.name() == "none");
+            for (p, position) in positions.enumerate() {
+                let (dropout, with_weights) = rest[(n + s + p) % rest.len()];
+                let loss_of = |inputs: &Inputs, context: &[f64], weights: &[f64]| {
                     let score = score(name, &inputs.params, DIMS.d_k);
-                    let call = call(&*score, &*scope, &**position, dropout);
-                    let n_weights = *call.weight_offsets().last().unwrap();
-                    let d_context = random_vec(11, call.n_queries() * DIMS.n_heads * DIMS.d_v);
-                    let d_weights = random_vec(12, n_weights);
-                    let zero = vec![0.0; n_weights];
-                    let given = with_weights.then_some(&d_weights[..]);
-                    let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
-                    let g = reference::backward(&call, q, k, v, &d_context, given).unwrap();
-                    let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
-                    let Inputs { q, k, v, params } = inputs.clone();
-                    check_gradients_of(
-                        &mut [("q", q), ("k", k), ("v", v), ("params", params)],
-                        |a| {
-                            let [q, k, v, params] = [0, 1, 2, 3].map(|n| a[n].1.clone());
-                            let inputs = Inputs { q, k, v, params };
-                            loss_of(&inputs, &d_context, given.unwrap_or(&zero))
-                        },
-                        &[
-                            padded(g.dq, Q_ROWS, n_heads * d_k),
-                            padded(g.dk, KV_ROWS, n_kv_heads * d_k),
-                            padded(g.dv, KV_ROWS, n_kv_heads * d_v),
-                            g.dscore_params,
-                        ],
-                    );
-                }
+                    let call = call(&*score, &**scope, &**position, dropout);
+                    let out =
+                        reference::forward(&call, inputs.q(), inputs.k(), inputs.v()).unwrap();
+                    inner(&out.context, context) + inner(&out.weights, weights)
+                };
+                let score = score(name, &inputs.params, DIMS.d_k);
+                let call = call(&*score, &**scope, &**position, dropout);
+                let n_weights = *call.weight_offsets().last().unwrap();
+                let d_context = random_vec(11, call.n_queries() * DIMS.n_heads * DIMS.d_v);
+                let d_weights = random_vec(12, n_weights);
+                let zero = vec![0.0; n_weights];
+                let given = with_weights.then_some(&d_weights[..]);
+                let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
+                let g = reference::backward(&call, q, k, v, &d_context, given).unwrap();
+                let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
+                let Inputs { q, k, v, params } = inputs.clone();
+                check_gradients_of(
+                    &mut [("q", q), ("k", k), ("v", v), ("params", params)],
+                    |a| {
+                        let [q, k, v, params] = [0, 1, 2, 3].map(|n| a[n].1.clone());
+                        let inputs = Inputs { q, k, v, params };
+                        loss_of(&inputs, &d_context, given.unwrap_or(&zero))
+                    },
+                    &[
+                        padded(g.dq, Q_ROWS, n_heads * d_k),
+                        padded(g.dk, KV_ROWS, n_kv_heads * d_k),
+                        padded(g.dv, KV_ROWS, n_kv_heads * d_v),
+                        g.dscore_params,
+                    ],
+                );
             }
         }
     }
@@ -86,6 +89,39 @@ fn gradients_of_normalisers() {
 }
 
 #[test]
+fn gradients_of_calls_with_every_normaliser() {
+    let inputs = Inputs::new("scaled_dot");
+    let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
+    for normaliser in normalisers() {
+        for scope in scopes() {
+            let score = score("scaled_dot", &[], d_k);
+            let call =
+                Call { normaliser: &*normaliser, ..call(&*score, &*scope, &NoPosition, None) };
+            let d_context = random_vec(11, call.n_queries() * n_heads * d_v);
+            let d_weights = random_vec(12, *call.weight_offsets().last().unwrap());
+            let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
+            let g = reference::backward(&call, q, k, v, &d_context, Some(&d_weights)).unwrap();
+            let Inputs { q, k, v, params } = inputs.clone();
+            check_gradients_of(
+                &mut [("q", q), ("k", k), ("v", v)],
+                |a| {
+                    let [q, k, v] = [0, 1, 2].map(|n| a[n].1.clone());
+                    let inputs = Inputs { q, k, v, params: params.clone() };
+                    let out =
+                        reference::forward(&call, inputs.q(), inputs.k(), inputs.v()).unwrap();
+                    inner(&out.context, &d_context) + inner(&out.weights, &d_weights)
+                },
+                &[
+                    padded(g.dq, Q_ROWS, n_heads * d_k),
+                    padded(g.dk, KV_ROWS, n_kv_heads * d_k),
+                    padded(g.dv, KV_ROWS, n_kv_heads * d_v),
+                ],
+            );
+        }
+    }
+}
+
+#[test]
 fn normalised_rows() {
     let never = f64::NEG_INFINITY;
     for normaliser in normalisers() {
@@ -93,8 +129,9 @@ fn normalised_rows() {
             let mut row: Vec<f64> = random_vec(1, n).iter().map(|s| 30.0 * s).collect();
             row.extend([never, never]);
             let lse = normaliser.row(&mut row);
-            assert!(row.iter().all(|a| (0.0..=1.0).contains(a)));
-            assert_eq!(row[n..], [0.0, 0.0]);
+            let bounded = normaliser.name() != "identity";
+            assert!(!bounded || row.iter().all(|a| (0.0..=1.0).contains(a)));
+            assert_eq!(row[n..], [0.0, 0.0], "{}", normaliser.name());
             if n == 0 {
                 assert_eq!(lse, never);
             } else if normaliser.rows_sum_to_one() {

@@ -1,7 +1,7 @@
 //! The softmax of the rows of a tile: forward piece by piece, backward from the log-sum-exp.
 //!
 //! Every function takes the first `columns` entries of `rows` rows that are `stride` elements apart;
-//! `columns` is whole [`LANES`](super::LANES), filled up with −∞ (scores) or anything (gradients).
+//! `columns` is whole [`LANES`], filled up with −∞ (scores) or anything (gradients).
 //! Sums go lane by lane, then over the lanes in order, so that the filling changes no bit.
 //! A score of −∞ has the weight 0 whatever the rest of its row holds.
 
