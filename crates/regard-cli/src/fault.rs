@@ -80,8 +80,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         return Some(hint.clone());
     }
     if io_errors(error).any(|e| is_out_of_room(e.kind())) {
-        let room = "the disk is full, or a limit is reached; make room and try again.";
-        return Some(format!("{room} A training goes on from its last checkpoint with --resume"));
+        let room = "the disk is full, or a limit is reached; make room and try again";
+        return Some(format!("{room} (a training goes on from its last checkpoint with --resume)"));
     }
     if let Some(data) = error.chain().find_map(|e| e.downcast_ref()) {
         return data_hint(data);
@@ -102,7 +102,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         TaskError::Model(NnError::Checkpoint { .. }) => {
             Some("copy the run folder again, or train anew into another one".into())
         }
-        TaskError::MissingFile { .. } => {
+        TaskError::MissingFile { .. } | TaskError::NoRun(_) | TaskError::NoFolder(_) => {
             Some("a run folder is what `regard train tag --out RUN` makes".into())
         }
         _ => None,
@@ -115,9 +115,9 @@ fn is_out_of_room(kind: io::ErrorKind) -> bool {
 }
 
 fn config_hint(error: &ConfigError) -> Option<String> {
-    use ConfigError::{NotForModel, Range, Type, UnknownKey};
+    use ConfigError::{NotForModel, Range, Type, UnknownKey, Value};
     match error {
-        UnknownKey { .. } | Type { .. } | NotForModel { .. } | Range { .. } => {
+        UnknownKey { .. } | Type { .. } | NotForModel { .. } | Range { .. } | Value { .. } => {
             Some("`regard config tag --model KIND` prints every setting with its default".into())
         }
         _ => None,

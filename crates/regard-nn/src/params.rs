@@ -77,6 +77,11 @@ impl ParamSpecs {
         ParamId(self.list.len() - 1)
     }
 
+    /// Length of the flat buffer that the list needs, which counts the gaps that align parameters.
+    pub fn flat_len(&self) -> usize {
+        self.total
+    }
+
     /// Runs `f` with `name.` before every name.
     pub fn scope<R>(&mut self, name: impl Into<String>, f: impl FnOnce(&mut Self) -> R) -> R {
         self.prefix.push(name.into());

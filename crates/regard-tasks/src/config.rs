@@ -61,6 +61,14 @@ pub enum ConfigError {
         /// What came.
         actual: String,
     },
+    /// A value that its field refuses.
+    #[error("{origin}: {fault}")]
+    Value {
+        /// The file or flag.
+        origin: String,
+        /// What is wrong, with the values there are.
+        fault: String,
+    },
     /// `--set` without `=`.
     #[error("--set {0}: write it as key=value, for example --set train.lr=0.001")]
     NoValue(String),
@@ -144,9 +152,14 @@ pub fn to_table<C: Serialize>(config: &C) -> Table {
 }
 
 fn read<C: DeserializeOwned>(table: &Table, origin: &str) -> Result<C, ConfigError> {
-    table.clone().try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
+    table.clone().try_into().map_err(|e: toml::de::Error| ConfigError::Value {
         origin: origin.into(),
-        fault: e.to_string().trim_end().replace('\n', " "),
+        fault: e
+            .to_string()
+            .trim_end()
+            .replace('\n', " ")
+            .replace("expected u64", "expected a whole number of at least 0")
+            .replace("expected usize", "expected a whole number of at least 0"),
     })
 }
 

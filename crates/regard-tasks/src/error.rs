@@ -37,8 +37,20 @@ pub enum TaskError {
     /// The output folder exists and holds something else.
     #[error("{path} is not empty and holds no run; choose an empty or a new folder", path = .0.display())]
     NotARunFolder(PathBuf),
+    /// The folder of a run is not there.
+    #[error("{path}: no such folder; give the folder that the training's --out named", path = .0.display())]
+    NoFolder(PathBuf),
+    /// A folder holds no run, or one that was stopped before it had begun.
+    #[error(
+        "{path} holds no run (config.toml is missing); start one there with `regard train`, without --resume",
+        path = .0.display()
+    )]
+    NoRun(PathBuf),
     /// A run folder lacks a file.
-    #[error("{path}: {file} is missing; is this the folder of a finished run?", path = .folder.display())]
+    #[error(
+        "{path}: {file} is missing; the run was stopped before it was written (go on with --resume), or it was removed",
+        path = .folder.display()
+    )]
     MissingFile {
         /// The folder.
         folder: PathBuf,
@@ -65,6 +77,41 @@ pub enum TaskError {
         file: PathBuf,
         /// What is wrong.
         fault: String,
+    },
+    /// Weights and the files beside them do not belong together.
+    #[error(
+        "{path}: settings or vocabularies are not those that {file} was written with; \
+         put the old config.toml and .tsv files back, or train anew into another folder",
+        path = .folder.display()
+    )]
+    Changed {
+        /// The folder.
+        folder: PathBuf,
+        /// The file that holds the weights.
+        file: &'static str,
+    },
+    /// Every training word has the same label.
+    #[error(
+        "{file}: every word has the label `{label}`, so there is nothing to learn; \
+         name the column of the labels with --column"
+    )]
+    OneLabel {
+        /// The training file.
+        file: String,
+        /// The label.
+        label: String,
+    },
+    /// The development file has not one label of the training file.
+    #[error(
+        "{dev}: none of its labels ({seen}) is in {train}; do both files have the same format and column?"
+    )]
+    NoCommonLabel {
+        /// The training file.
+        train: String,
+        /// The development file.
+        dev: String,
+        /// Some labels of the development file.
+        seen: String,
     },
     /// A file that must have labels is read in a way that gives none.
     #[error("{0}: no labels in this format; name a column that holds them, or another format")]

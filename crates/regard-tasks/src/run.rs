@@ -93,10 +93,13 @@ impl RunFolder {
     /// The folder of an existing run.
     ///
     /// # Errors
-    /// There is no `config.toml` in it.
+    /// It does not exist, or there is no `config.toml` in it.
     pub fn open(path: &Path) -> Result<Self, TaskError> {
+        if !path.is_dir() {
+            return Err(TaskError::NoFolder(path.into()));
+        }
         if !path.join(files::CONFIG).is_file() {
-            return Err(TaskError::MissingFile { folder: path.into(), file: files::CONFIG });
+            return Err(TaskError::NoRun(path.into()));
         }
         Ok(Self { path: path.into() })
     }
@@ -151,10 +154,15 @@ fn is_temporary(name: &str) -> bool {
 /// The file cannot be read.
 pub fn hash_file(path: &Path) -> Result<String, TaskError> {
     let bytes = fs::read(path).map_err(TaskError::io("read", path))?;
+    Ok(hash(&bytes))
+}
+
+/// SHA-256 of bytes, in hexadecimal.
+pub fn hash(bytes: &[u8]) -> String {
     let mut hex = String::new();
-    for byte in Sha256::digest(&bytes) {
+    for byte in Sha256::digest(bytes) {
         // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
-    Ok(hex)
+    hex
 }

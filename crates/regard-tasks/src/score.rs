@@ -5,7 +5,7 @@ use std::path::Path;
 use regard_data::{Format, Sentence, read_path};
 
 use crate::TaskError;
-use crate::tag::{Lexicon, TagEvaluation};
+use crate::tag::{Lexicon, TagEvaluation, is_span_task};
 
 /// Compares two labelled files of the same words.
 ///
@@ -53,5 +53,6 @@ pub fn score_files(
     }
     let lexicon = train.map(read).transpose()?.map(|train| Lexicon::build(&train, 1, false));
     let labels: Vec<Vec<String>> = guesses.into_iter().map(|s| s.labels).collect();
-    crate::tag::score_labels(&gold, &labels, lexicon.as_ref())
+    let spans = is_span_task(gold.iter().flat_map(|s| &s.labels).map(String::as_str));
+    crate::tag::score_labels(&gold, &labels, lexicon.as_ref(), spans)
 }

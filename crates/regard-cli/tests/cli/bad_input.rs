@@ -120,7 +120,7 @@ fn settings() {
         ),
         ("--set model.layers=two", &["`model.layers` must be an integer, got string \"two\""]),
         ("--set model.layers", &["write it as key=value"]),
-        ("--set model.layers=0", &["`model.layers` must be at least 1, got 0"]),
+        ("--set model.layers=0", &["`model.layers` must be in 1..=256, got 0"]),
         ("--set model.dropout=1.5", &["`model.dropout` must be in [0, 1), got 1.5"]),
         ("--set model.position=left", &["unknown variant `left`"]),
         ("--set train.lr=nan", &["`train.lr` must be above 0"]),
@@ -211,15 +211,20 @@ fn run_folders_that_are_none_or_damaged() {
     let wrong = config.replace("task = \"tag\"", "task = \"paint\"");
     fs::write(copy("task").join("config.toml"), wrong).unwrap();
     fs::write(copy("settings").join("config.toml"), "[model]\nkind = \"fc\"\n").unwrap();
+    let wrong = config.replace("lowercase = true", "lowercase = false");
+    fs::write(copy("edited").join("config.toml"), wrong).unwrap();
+    let labels = fs::read_to_string(good.join("labels.tsv")).unwrap();
+    let reversed: Vec<&str> = labels.lines().rev().collect();
+    fs::write(copy("reversed").join("labels.tsv"), reversed.join("\n") + "\n").unwrap();
     fs::remove_file(copy("no-labels").join("labels.tsv")).unwrap();
     fs::write(copy("labels").join("labels.tsv"), "NOUN\t1\n").unwrap();
     fs::write(copy("words").join("words.tsv"), "<unk>\tmany\n").unwrap();
     fs::create_dir(folder.path().join("nothing")).unwrap();
 
     for (name, messages) in [
-        ("none", &["config.toml is missing", "hint: a run folder is what"][..]),
-        ("nothing", &["nothing: config.toml is missing"]),
-        ("train.conllu", &["config.toml is missing"]),
+        ("none", &["no such folder", "hint: a run folder is what"][..]),
+        ("nothing", &["nothing holds no run (config.toml is missing)"]),
+        ("train.conllu", &["no such folder"]),
         ("missing", &["missing: model.safetensors is missing"]),
         ("truncated", &["truncated/model.safetensors", "not a whole safetensors file", "hint: "]),
         ("empty", &["empty/model.safetensors", "not a whole safetensors file"]),
@@ -230,6 +235,8 @@ fn run_folders_that_are_none_or_damaged() {
         ("type", &["type/config.toml: `model.layers` must be an integer, got string \"one\""]),
         ("task", &["task/config.toml", "the run is for task `paint`, not `tag`"]),
         ("settings", &["settings/config.toml", "the section [run] is missing"]),
+        ("edited", &["edited: settings or vocabularies are not those that model.safetensors"]),
+        ("reversed", &["reversed"]),
         ("no-labels", &["labels.tsv is missing"]),
         ("labels", &["labels"]),
         ("words", &["words.tsv, line 1", "\"many\" is no count"]),
@@ -250,7 +257,7 @@ fn run_folders_that_are_none_or_damaged() {
     let err = run(folder.path(), "train tag --resume --out {}/half").fails();
     assert!(err.contains("half/last.safetensors") && err.contains("hint: without "), "{err}");
     let err = run(folder.path(), "train tag --resume --out {}/none").fails();
-    assert!(err.contains("config.toml is missing"), "{err}");
+    assert!(err.contains("no such folder"), "{err}");
     let torn = copy("torn").join("metrics.jsonl");
     fs::write(&torn, "{\"type\":\"step\"}\n{}\n").unwrap();
     let err = run(folder.path(), "train tag --resume --out {}/torn").fails();
@@ -285,4 +292,31 @@ fn standard_input_that_is_no_data() {
         let err = run_with_input(folder.path(), "predict {}/run", input).fails();
         assert!(err.contains(message), "{err}");
     }
+}
+
+#[test]
+fn labels_that_no_training_can_come_to_anything_with() {
+    let folder = data();
+    let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    file("one.bio", "a\tX\nb\tX\n\nc\tX\n");
+    let err = run(folder.path(), "train tag --model fc --train {}/one.bio --out {}/r1").fails();
+    assert!(err.contains("every word has the label `X`"), "{err}");
+    file("spans.bio", "foo\tO\nAnna\tB-PER\nis\tO\n");
+    file("words.bio", "foo\tNOUN\nis\tVERB\n");
+    let line = "train tag --model fc --train {}/words.bio --dev {}/spans.bio --out {}/r2";
+    let err = run(folder.path(), line).fails();
+    assert!(err.contains("none of its labels (B-PER, O) is in"), "{err}");
+    assert!(!folder.path().join("r2").exists(), "a refused training leaves no folder");
+}
+
+#[test]
+fn a_model_that_predicts_no_span_where_the_file_has_spans_is_scored_by_words() {
+    let folder = data();
+    let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    file("mixed.bio", "foo\tWEIRD\nAnna\tB-PER\nis\tO\n");
+    file("spans.bio", "foo\tO\nAnna\tB-PER\nis\tO\n");
+    let line = "train tag --model fc --train {}/mixed.bio --dev {}/spans.bio --out {}/run --epochs 6 \
+                --set train.lr=0.02 --set train.batch_tokens=10";
+    run(folder.path(), line).ok();
+    run(folder.path(), "evaluate {}/run {}/spans.bio").ok();
 }

@@ -176,7 +176,7 @@ pub struct TrainConfig {
     pub lr: f64,
     /// The schedule.
     pub schedule: ScheduleKind,
-    /// Steps of warm-up.
+    /// Steps of warm-up; at most a fifth of all steps are taken for it.
     pub warmup: u64,
     /// Factor on the learning rate at the end of a cosine.
     pub floor: f64,
@@ -218,6 +218,11 @@ pub struct TagConfig {
     /// The training.
     pub train: TrainConfig,
 }
+
+/// Bounds that only a slip of the hand exceeds.
+const MAX_WIDTH: usize = 16_384;
+const MAX_LAYERS: usize = 256;
+const MAX_TAPS: usize = 64;
 
 /// Keys of `model` that have a meaning for some kinds only.
 const KINDS_OF_KEY: [(&str, &[ModelKind]); 11] = {
@@ -366,6 +371,13 @@ impl TagConfig {
         let at_least = |key, n: usize, least: usize| {
             if n >= least { Ok(()) } else { Err(range(key, format!("at least {least}"), n)) }
         };
+        let within = |key, n: usize, most: usize| {
+            if (1..=most).contains(&n) {
+                Ok(())
+            } else {
+                Err(range(key, format!("in 1..={most}"), n))
+            }
+        };
         let rate = |key, x: f64| {
             if (0.0..1.0).contains(&x) { Ok(()) } else { Err(range(key, "in [0, 1)", x)) }
         };
@@ -375,17 +387,24 @@ impl TagConfig {
         let not_negative = |key, x: f64| {
             if x >= 0.0 && x.is_finite() { Ok(()) } else { Err(range(key, "at least 0", x)) }
         };
-        at_least("model.word_dim", m.word_dim, 1)?;
-        at_least("model.char_dim", m.char_dim, 1)?;
-        at_least("model.char_hidden", m.char_hidden, 1)?;
-        at_least("model.char_widths", m.char_widths.len(), 1)?;
-        at_least("model.char_widths", m.char_widths.iter().copied().min().unwrap_or(0), 1)?;
-        at_least("model.hidden", m.hidden, 1)?;
-        at_least("model.layers", m.layers, 1)?;
-        at_least("model.kernel", m.kernel, 1)?;
-        at_least("model.d_model", m.d_model, 1)?;
-        at_least("model.heads", m.heads, 1)?;
-        at_least("model.ff", m.ff, 1)?;
+        within("model.word_dim", m.word_dim, MAX_WIDTH)?;
+        within("model.char_dim", m.char_dim, MAX_WIDTH)?;
+        within("model.char_hidden", m.char_hidden, MAX_WIDTH)?;
+        if m.char_widths.is_empty() {
+            return Err(range("model.char_widths", "a list of at least one width", "[]"));
+        }
+        for width in &m.char_widths {
+            within("model.char_widths", *width, MAX_TAPS)?;
+        }
+        if m.context > MAX_TAPS {
+            return Err(range("model.context", format!("at most {MAX_TAPS}"), m.context));
+        }
+        within("model.hidden", m.hidden, MAX_WIDTH)?;
+        within("model.layers", m.layers, MAX_LAYERS)?;
+        within("model.kernel", m.kernel, MAX_TAPS)?;
+        within("model.d_model", m.d_model, MAX_WIDTH)?;
+        within("model.heads", m.heads, MAX_WIDTH)?;
+        within("model.ff", m.ff, MAX_WIDTH)?;
         for (key, window) in
             [("model.window_left", m.window_left), ("model.window_right", m.window_right)]
         {
@@ -489,6 +508,8 @@ impl TagConfig {
     /// The schedule for a training of `total` steps.
     pub fn schedule(&self, total: u64) -> Schedule {
         let TrainConfig { warmup, floor, .. } = self.train;
+        // A short training on a small file would otherwise end before the rate has risen.
+        let warmup = warmup.min(total / 5);
         match self.train.schedule {
             ScheduleKind::Constant => Schedule::Constant,
             ScheduleKind::InverseSqrt => Schedule::InverseSqrt { warmup },
@@ -533,14 +554,26 @@ mod tests {
     }
 
     #[test]
+    fn warm_up_takes_at_most_a_fifth_of_a_short_training() {
+        let config = TagConfig::defaults(ModelKind::Transformer);
+        assert_eq!(config.schedule(100).factor(20), 1.0);
+        assert_eq!(config.schedule(5000).factor(400), 1.0);
+        assert!(config.schedule(5000).factor(200) < 0.51);
+    }
+
+    #[test]
     fn ranges_are_checked_with_the_key_named() {
         for (set, message) in [
             ("train.lr=0", "`train.lr` must be above 0, got 0"),
             ("train.lr=nan", "`train.lr` must be above 0"),
             ("model.dropout=1.0", "`model.dropout` must be in [0, 1), got 1"),
-            ("model.layers=0", "`model.layers` must be at least 1, got 0"),
+            ("model.layers=0", "`model.layers` must be in 1..=256, got 0"),
             ("model.window_left=-2", "`model.window_left` must be at least 0, or -1"),
             ("train.batch_tokens=0", "`train.batch_tokens` must be at least 1"),
+            ("model.layers=1000000", "`model.layers` must be in 1..=256, got 1000000"),
+            ("model.d_model=1000000", "`model.d_model` must be in 1..=16384, got 1000000"),
+            ("model.char_widths=[10000000]", "`model.char_widths` must be in 1..=64"),
+            ("model.char_widths=[]", "`model.char_widths` must be a list of at least one width"),
         ] {
             let error = with(None, &[set]).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

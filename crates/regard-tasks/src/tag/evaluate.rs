@@ -59,11 +59,13 @@ pub fn is_span_task<'a>(labels: impl Iterator<Item = &'a str>) -> bool {
     spans
 }
 
-/// The score of predicted labels against the sentences' own.
+/// The score of predicted labels against the sentences' own; with `spans`, of whole spans too, which
+/// every label must then be a part of.
 pub(crate) fn score_labels(
     sentences: &[Sentence],
     predicted: &[Vec<String>],
     lexicon: Option<&Lexicon>,
+    spans: bool,
 ) -> Result<TagEvaluation, TaskError> {
     let mut tags = TagMetrics::new();
     for (sentence, predicted) in sentences.iter().zip(predicted) {
@@ -77,7 +79,6 @@ pub(crate) fn score_labels(
         tags.update(&sentence.labels, predicted, &flags)?;
     }
     let labels = || sentences.iter().flat_map(|s| &s.labels);
-    let spans = is_span_task(labels().map(String::as_str));
     let score = |mode| -> Result<Option<SpanScores>, TaskError> {
         if !spans {
             return Ok(None);
@@ -132,5 +133,9 @@ pub(super) fn label(
 /// The sentences have no labels, or the model refuses.
 pub fn evaluate(model: &LoadedTagger, sentences: &[Sentence]) -> Result<TagEvaluation, TaskError> {
     let predicted = label(model, sentences, 2048)?;
-    score_labels(sentences, &predicted, Some(&model.lexicon))
+    // A model trained on other labels may predict what is no span: then there are no span scores.
+    let gold = || sentences.iter().flat_map(|s| &s.labels).map(String::as_str);
+    let guesses = predicted.iter().flatten().map(String::as_str);
+    let spans = is_span_task(gold()) && is_span_task(gold().chain(guesses));
+    score_labels(sentences, &predicted, Some(&model.lexicon), spans)
 }

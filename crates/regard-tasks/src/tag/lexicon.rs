@@ -80,6 +80,14 @@ impl Lexicon {
         })
     }
 
+    /// All that decides which id a word, a character and a label has, as one text.
+    pub(super) fn identity(&self) -> String {
+        let lowercase = self.lowercase;
+        let (words, chars, labels) =
+            (self.words.to_tsv(), self.chars.to_tsv(), self.labels.to_tsv());
+        format!("lowercase = {lowercase}\n{words}\n{chars}\n{labels}")
+    }
+
     /// Number of word vectors.
     pub fn n_words(&self) -> usize {
         self.words.len()

@@ -13,7 +13,11 @@ use super::config::TagConfig;
 use super::lexicon::Lexicon;
 use crate::TaskError;
 use crate::config::{ConfigError, Layer};
-use crate::run::{RunFacts, RunFolder, files};
+use crate::run::{RunFacts, RunFolder, files, hash};
+
+const GIB: f64 = (1u64 << 30) as f64;
+/// Memory that training a model may take for its parameters.
+const MAX_BYTES: f64 = 16.0 * GIB;
 
 /// The model that the settings stand for, and the list of its parameters.
 pub(super) fn build(
@@ -41,7 +45,30 @@ pub(super) fn build(
             output: m.output,
         },
     )?;
+    // Weights, gradients and the optimiser's two averages.
+    let bytes = specs.flat_len() as f64 * 16.0;
+    if bytes > MAX_BYTES {
+        let expected = format!("small enough for {:.0} GiB of memory", MAX_BYTES / GIB);
+        let actual = format!("{} parameters, {:.0} GiB", specs.flat_len(), bytes / GIB);
+        return Err(NnError::Hyper { name: "model", expected, actual });
+    }
     Ok((tagger, specs))
+}
+
+/// Text in a weights file under which its [`fingerprint`] stands.
+pub(super) const FINGERPRINT: &str = "fingerprint";
+
+/// Hash of the settings and vocabularies that weights belong to. With `all`, every setting
+/// counts (but for where the data lies: its contents have a hash of their own), else only those of
+/// the model.
+pub(super) fn fingerprint(config: &TagConfig, lexicon: &Lexicon, all: bool) -> String {
+    let mut shown = config.clone();
+    (shown.data.train, shown.data.dev) = (String::new(), String::new());
+    if !all {
+        let defaults = TagConfig::defaults(config.model.kind);
+        (shown.data, shown.train) = (defaults.data, defaults.train);
+    }
+    hash(format!("{}\n{}", shown.to_toml(), lexicon.identity()).as_bytes())
 }
 
 /// A trained tagger.
@@ -81,6 +108,9 @@ impl LoadedTagger {
         let mut params = Params::new(specs, 0);
         let mut flat = params.flat().to_vec();
         archive.get("", &params, &mut flat)?;
+        if archive.texts.get(FINGERPRINT) != Some(&fingerprint(&config, &lexicon, false)) {
+            return Err(TaskError::Changed { folder: path.into(), file: files::MODEL });
+        }
         params.flat_mut().copy_from_slice(&flat);
         Ok(Self { config, lexicon, tagger, params })
     }

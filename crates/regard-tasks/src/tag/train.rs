@@ -4,6 +4,7 @@
 //! that changes is in the checkpoint. So a run that was stopped at any moment and resumed ends
 //! with the same bits as one left alone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::config::TagConfig;
 use super::evaluate::{evaluate, is_span_task};
 use super::lexicon::Lexicon;
-use super::model::{LoadedTagger, build, config_text, read_config};
+use super::model::{FINGERPRINT, LoadedTagger, build, config_text, fingerprint, read_config};
 use crate::TaskError;
 use crate::run::{RunFacts, RunFolder, files, hash_file};
 
@@ -179,6 +180,8 @@ pub fn resume(
     let mut trainer = Trainer::new(config, lexicon, corpus)?;
     if run.file(files::LAST).is_file() {
         trainer.restore(&run)?;
+    } else {
+        observer.note("there is no checkpoint yet; the run begins again at its first step");
     }
     let (log, _) = MetricsLog::resume(run.file(files::METRICS), trainer.state.step)?;
     trainer.log = Some(log);
@@ -201,10 +204,32 @@ fn read_corpus(config: &TagConfig) -> Result<Corpus, TaskError> {
         Ok(read_path(path, &format)?)
     };
     let dev = &config.data.dev;
-    Ok(Corpus {
+    let corpus = Corpus {
         train: read(&config.data.train)?,
         dev: if dev.is_empty() { Vec::new() } else { read(dev)? },
-    })
+    };
+    check_labels(config, &corpus)?;
+    Ok(corpus)
+}
+
+/// Refuses data that no training can come to anything with.
+fn check_labels(config: &TagConfig, corpus: &Corpus) -> Result<(), TaskError> {
+    let labels = |sentences: &[Sentence]| -> BTreeSet<String> {
+        sentences.iter().flat_map(|s| &s.labels).cloned().collect()
+    };
+    let (train, dev) = (labels(&corpus.train), labels(&corpus.dev));
+    if let (1, Some(label)) = (train.len(), train.first()) {
+        let (file, label) = (config.data.train.clone(), label.clone());
+        return Err(TaskError::OneLabel { file, label });
+    }
+    if !dev.is_empty() && dev.is_disjoint(&train) {
+        return Err(TaskError::NoCommonLabel {
+            train: config.data.train.clone(),
+            dev: config.data.dev.clone(),
+            seen: dev.into_iter().take(5).collect::<Vec<_>>().join(", "),
+        });
+    }
+    Ok(())
 }
 
 impl Trainer {
@@ -220,7 +245,7 @@ impl Trainer {
         // Epochs may differ by a batch or two; the schedule only needs the planned end.
         let per_epoch =
             plan(&lengths, config.train.batch_tokens, config.train.seed, 1).len() as u64;
-        let labels = corpus.train.iter().flat_map(|s| &s.labels);
+        let labels = corpus.train.iter().chain(&corpus.dev).flat_map(|s| &s.labels);
         let spans = is_span_task(labels.map(String::as_str));
         let average = config.train.average > 0.0;
         Ok(Self {
@@ -412,6 +437,8 @@ impl Trainer {
                 archive.put("", &self.model.params, self.model.params.flat());
                 archive.texts.insert("format".into(), "regard".into());
                 archive.texts.insert("task".into(), "tag".into());
+                let print = fingerprint(&self.model.config, &self.model.lexicon, false);
+                archive.texts.insert(FINGERPRINT.into(), print);
                 archive.write(&run.file(files::MODEL))?;
             } else {
                 self.best = Some(Buffer::copy_of(self.model.params.flat()));
@@ -447,6 +474,8 @@ impl Trainer {
         let state = toml::to_string(&self.state).unwrap_or_default();
         archive.texts.insert("state".into(), state);
         archive.texts.insert("format".into(), "regard-checkpoint".into());
+        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
+        archive.texts.insert(FINGERPRINT.into(), print);
         if let Some(log) = &self.log {
             log.sync()?;
         }
@@ -456,6 +485,10 @@ impl Trainer {
     fn restore(&mut self, run: &RunFolder) -> Result<(), TaskError> {
         let path = run.file(files::LAST);
         let archive = Archive::<f32>::read(&path)?;
+        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
+        if archive.texts.get(FINGERPRINT) != Some(&print) {
+            return Err(TaskError::Changed { folder: run.path().into(), file: files::LAST });
+        }
         let fault = |text: String| NnError::Checkpoint {
             path: path.clone(),
             fault: CheckpointFault::State(text),
