@@ -8,7 +8,7 @@ impl<T: Real> Tape<'_, T> {
     /// `y_i = table[ids_i]`
     ///
     /// table `[rows, d]` (a parameter or any computed array), y `[ids.len(), d]`;
-    /// d_table[r] = Σ over i with ids_i = r of dy_i, in order of i.
+    /// `d_table[r]` = Σ over i with ids_i = r of dy_i, in order of i.
     ///
     /// # Errors
     /// An id is outside the table.
