@@ -92,9 +92,8 @@ const TABLES: [Table; 2] = [
             ("accuracy", "accuracy"),
         ],
         rows: &[
-            row("bilstm + CRF", 1, &["model.kind=bilstm", "model.output=crf"]),
-            row("bilstm", 1, &["model.kind=bilstm"]),
-            row("transformer + CRF", 1, &[TRANSFORMER, "model.output=crf"]),
+            row("bilstm + CRF", 1, &["model.kind=bilstm", "model.output=crf", SHORT]),
+            row("transformer + CRF", 1, &[TRANSFORMER, "model.output=crf", SHORT]),
         ],
     },
 ];
