@@ -4,6 +4,8 @@
 //! that changes is in the checkpoint. So a run that was stopped at any moment and resumed ends
 //! with the same bits as one left alone.
 
+mod checkpoint;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +13,7 @@ use std::time::Instant;
 
 use regard_data::{Format, Sentence, plan, read_path};
 use regard_metrics::Metric;
-use regard_nn::checkpoint::{Archive, Array, CheckpointFault};
+use regard_nn::checkpoint::Archive;
 use regard_nn::models::Target;
 use regard_nn::ops::IGNORED;
 use regard_nn::optim::{Optimiser, clip, global_norm};
@@ -21,8 +23,8 @@ use regard_report::{
 };
 use regard_tensor::kernels::elementwise::update;
 use regard_tensor::{Buffer, Key};
-use serde::{Deserialize, Serialize};
 
+use self::checkpoint::State;
 use super::config::TagConfig;
 use super::evaluate::{evaluate, is_span_task};
 use super::lexicon::Lexicon;
@@ -69,31 +71,6 @@ pub struct TrainRequest<'a> {
     pub out: &'a Path,
     /// Set from outside to stop at the next step, with everything saved.
     pub stop: &'a AtomicBool,
-}
-
-/// The part of a run's state that is no array.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    /// Steps taken.
-    step: u64,
-    /// The current epoch, from 1.
-    epoch: u64,
-    /// Batches of the epoch that are done.
-    batch: u64,
-    /// Words trained on.
-    tokens: u64,
-    /// Best value of the kept metric; absent before the first evaluation.
-    best_value: Option<f64>,
-    best_step: u64,
-    /// Epochs since then.
-    stale_epochs: u64,
-    /// Seconds of training so far.
-    elapsed_s: f64,
-    /// The last epoch is done, or patience ran out.
-    finished: bool,
-    early: bool,
-    /// The figures of the best evaluation.
-    figures: std::collections::BTreeMap<String, f64>,
 }
 
 /// Labelled sentences of a run.
@@ -458,63 +435,6 @@ impl Trainer {
         self.draw_curve()
     }
 
-    fn save_last(&self) -> Result<(), TaskError> {
-        let Some(run) = &self.run else { return Ok(()) };
-        let params = &self.model.params;
-        let (first, second) = self.optimiser.state();
-        let mut archive = Archive::new();
-        archive.put("weights.", params, params.flat());
-        archive.put("first.", params, first);
-        if !second.is_empty() {
-            archive.put("second.", params, second);
-        }
-        if let Some(average) = &self.average {
-            archive.put("average.", params, average);
-        }
-        let state = toml::to_string(&self.state).unwrap_or_default();
-        archive.texts.insert("state".into(), state);
-        archive.texts.insert("format".into(), "regard-checkpoint".into());
-        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
-        archive.texts.insert(FINGERPRINT.into(), print);
-        if let Some(log) = &self.log {
-            log.sync()?;
-        }
-        Ok(archive.write(&run.file(files::LAST))?)
-    }
-
-    fn restore(&mut self, run: &RunFolder) -> Result<(), TaskError> {
-        let path = run.file(files::LAST);
-        let archive = Archive::<f32>::read(&path)?;
-        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
-        if archive.texts.get(FINGERPRINT) != Some(&print) {
-            return Err(TaskError::Changed { folder: run.path().into(), file: files::LAST });
-        }
-        let fault = |text: String| NnError::Checkpoint {
-            path: path.clone(),
-            fault: CheckpointFault::State(text),
-        };
-        let text = archive.texts.get("state").ok_or_else(|| fault("it is missing".into()))?;
-        let state: State = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
-        let read = |prefix: &str| -> Result<Vec<f32>, TaskError> {
-            let part = only(&archive, prefix);
-            let mut flat = vec![0.0; self.model.params.flat_len()];
-            part.get(prefix, &self.model.params, &mut flat)?;
-            Ok(flat)
-        };
-        let weights = read("weights.")?;
-        let first = read("first.")?;
-        let adam = !self.optimiser.state().1.is_empty();
-        let second = if adam { read("second.")? } else { Vec::new() };
-        let average = self.average.is_some().then(|| read("average.")).transpose()?;
-        self.model.params.flat_mut().copy_from_slice(&weights);
-        self.optimiser.restore(&first, &second, state.step);
-        if let (Some(place), Some(average)) = (&mut self.average, average) {
-            place.copy_from_slice(&average);
-        }
-        self.state = state;
-        Ok(())
-    }
-
     fn draw_curve(&self) -> Result<(), TaskError> {
         let Some(run) = &self.run else { return Ok(()) };
         let records = regard_report::read_metrics(run.file(files::METRICS))?;
@@ -540,17 +460,6 @@ impl Trainer {
             metrics: state.figures.clone(),
             stop,
         }
-    }
-}
-
-/// The arrays of an archive under a prefix.
-fn only(archive: &Archive<f32>, prefix: &str) -> Archive<f32> {
-    let arrays = archive.arrays.iter().filter(|(name, _)| name.starts_with(prefix));
-    let arrays = arrays.map(|(name, a): (&String, &Array<f32>)| (name.clone(), a.clone()));
-    Archive {
-        arrays: arrays.collect(),
-        texts: std::collections::BTreeMap::new(),
-        path: archive.path.clone(),
     }
 }
 

@@ -1,0 +1,103 @@
+//! What a run needs to go on: its state, written to and read from `last.safetensors`.
+
+use std::collections::BTreeMap;
+
+use regard_nn::NnError;
+use regard_nn::checkpoint::{Archive, Array, CheckpointFault};
+use serde::{Deserialize, Serialize};
+
+use super::super::model::{FINGERPRINT, fingerprint};
+use super::Trainer;
+use crate::TaskError;
+use crate::run::{RunFolder, files};
+
+/// The part of a run's state that is no array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// Steps taken.
+    pub(super) step: u64,
+    /// The current epoch, from 1.
+    pub(super) epoch: u64,
+    /// Batches of the epoch that are done.
+    pub(super) batch: u64,
+    /// Words trained on.
+    pub(super) tokens: u64,
+    /// Best value of the kept metric; absent before the first evaluation.
+    pub(super) best_value: Option<f64>,
+    pub(super) best_step: u64,
+    /// Epochs since then.
+    pub(super) stale_epochs: u64,
+    /// Seconds of training so far.
+    pub(super) elapsed_s: f64,
+    /// The last epoch is done, or patience ran out.
+    pub(super) finished: bool,
+    pub(super) early: bool,
+    /// The figures of the best evaluation.
+    pub(super) figures: BTreeMap<String, f64>,
+}
+
+impl Trainer {
+    pub(super) fn save_last(&self) -> Result<(), TaskError> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let params = &self.model.params;
+        let (first, second) = self.optimiser.state();
+        let mut archive = Archive::new();
+        archive.put("weights.", params, params.flat());
+        archive.put("first.", params, first);
+        if !second.is_empty() {
+            archive.put("second.", params, second);
+        }
+        if let Some(average) = &self.average {
+            archive.put("average.", params, average);
+        }
+        let state = toml::to_string(&self.state).unwrap_or_default();
+        archive.texts.insert("state".into(), state);
+        archive.texts.insert("format".into(), "regard-checkpoint".into());
+        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
+        archive.texts.insert(FINGERPRINT.into(), print);
+        if let Some(log) = &self.log {
+            log.sync()?;
+        }
+        Ok(archive.write(&run.file(files::LAST))?)
+    }
+
+    pub(super) fn restore(&mut self, run: &RunFolder) -> Result<(), TaskError> {
+        let path = run.file(files::LAST);
+        let archive = Archive::<f32>::read(&path)?;
+        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
+        if archive.texts.get(FINGERPRINT) != Some(&print) {
+            return Err(TaskError::Changed { folder: run.path().into(), file: files::LAST });
+        }
+        let fault = |text: String| NnError::Checkpoint {
+            path: path.clone(),
+            fault: CheckpointFault::State(text),
+        };
+        let text = archive.texts.get("state").ok_or_else(|| fault("it is missing".into()))?;
+        let state: State = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
+        let read = |prefix: &str| -> Result<Vec<f32>, TaskError> {
+            let part = only(&archive, prefix);
+            let mut flat = vec![0.0; self.model.params.flat_len()];
+            part.get(prefix, &self.model.params, &mut flat)?;
+            Ok(flat)
+        };
+        let weights = read("weights.")?;
+        let first = read("first.")?;
+        let adam = !self.optimiser.state().1.is_empty();
+        let second = if adam { read("second.")? } else { Vec::new() };
+        let average = self.average.is_some().then(|| read("average.")).transpose()?;
+        self.model.params.flat_mut().copy_from_slice(&weights);
+        self.optimiser.restore(&first, &second, state.step);
+        if let (Some(place), Some(average)) = (&mut self.average, average) {
+            place.copy_from_slice(&average);
+        }
+        self.state = state;
+        Ok(())
+    }
+}
+
+/// The arrays of an archive under a prefix.
+fn only(archive: &Archive<f32>, prefix: &str) -> Archive<f32> {
+    let arrays = archive.arrays.iter().filter(|(name, _)| name.starts_with(prefix));
+    let arrays = arrays.map(|(name, a): (&String, &Array<f32>)| (name.clone(), a.clone()));
+    Archive { arrays: arrays.collect(), texts: BTreeMap::new(), path: archive.path.clone() }
+}
