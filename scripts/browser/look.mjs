@@ -140,13 +140,15 @@ async function checkHead(page, head, report, name) {
 }
 
 async function checkQuery(page, head, i, name) {
+  // A weight moves as much as its score, which is as exact as the terms that it adds up.
+  const size = Math.max(1, Number(await page.getAttribute("#check", "data-size")));
   const rows = await page.locator("#step-weights tbody tr[data-key]").evaluateAll((all) =>
     all.map((line) => Object.fromEntries(Array.from(line.querySelectorAll("[data-name]"), (one) => [one.dataset.name, Number(one.dataset.value)]))));
   equal(`${name}: keys`, rows.length, head.k.rows);
   rows.forEach((cell, j) => {
     equal(`${name}: engine's score of key ${j}`, exact(cell["score-engine"]), at(head.scores, i, j));
     equal(`${name}: engine's weight of key ${j}`, exact(cell["weight-engine"]), at(head.weights, i, j));
-    close(`${name}: weight of key ${j} computed by the page`, cell["weight-here"], at(head.weights, i, j), 1e-6);
+    close(`${name}: weight of key ${j} computed by the page`, cell["weight-here"], at(head.weights, i, j), 1e-6 * size);
     if ("score-here" in cell) {
       const score = at(head.scores, i, j);
       close(`${name}: score of key ${j} computed by the page`, cell["score-here"], score, 1e-6 * Math.max(1, Math.abs(score)));

@@ -24,13 +24,14 @@ function drawCheck(report, head) {
   const found = differences(scoreKind(report, head), head);
   const names = { scores: "scores", weights: "weights", context: "contexts" };
   const parts = Object.keys(names).filter((name) => found[name] !== null);
-  // Weights are at most 1; scores and contexts are as exact as the numbers that they add up.
-  const agree = parts.every((name) => found[name] <= AGREE * (name === "weights" ? 1 : found.size));
+  // Scores and contexts are as exact as the numbers that they add up, and a weight moves as much as
+  // its score does.
+  const agree = parts.every((name) => found[name] <= AGREE * found.size);
   const figures = parts.map((name) => `${names[name]} ${found[name].toExponential(1)}`).join(", ");
   const left = found.scores === null ? " This page does not know the score's formula and takes the engine's scores as given." : "";
   const check = byId("check");
   check.textContent = `${agree ? "✓ Engine and page agree" : "✗ Engine and page differ"} on this head. Largest differences: ${figures}.${left}`;
-  setAll(check, { "data-agree": agree, "data-scores": found.scores, "data-weights": found.weights, "data-context": found.context });
+  setAll(check, { "data-agree": agree, "data-size": found.size, "data-scores": found.scores, "data-weights": found.weights, "data-context": found.context });
 }
 
 function formulas(report) {

@@ -18,6 +18,7 @@
 //! | `#step-weights tr[data-key]` | a key of the chosen query; its cells `td[data-name][data-value]` are named `score-engine`, `score-here`, `exp`, `weight-engine`, `weight-here` |
 //! | `#step-context tr[data-dimension]` | a dimension of the context; cells `context-engine`, `context-here` |
 //! | `#check[data-agree]` | whether engine and browser agree on the head |
+//! | `#check[data-size]` | size of the terms that the head's scores add up, which the allowed difference is scaled by |
 //!
 //! The view is kept in the address: `page.html#layer=1&head=2&query=3&key=0`.
 
