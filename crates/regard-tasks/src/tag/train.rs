@@ -245,7 +245,7 @@ impl Trainer {
                 early: false,
                 figures: std::collections::BTreeMap::new(),
             },
-            total_steps: per_epoch * config.train.epochs,
+            total_steps: per_epoch.saturating_mul(config.train.epochs),
             metric: if spans { Metric::SPAN_F1 } else { Metric::ACCURACY },
             model: LoadedTagger::new(config, lexicon, tagger, params),
             corpus,
