@@ -1,8 +1,9 @@
-"""Expected values of single parts: scores from PyTorch, sparse normalisers from the package entmax,
+"""Expected values of single parts: scores and positions from PyTorch, sparse normalisers from the package entmax,
 attention over the edges of a graph from torch_geometric.
 
 Scores take q [heads, q_len, d] and k [heads, kv_len, d]; rows of scores are [rows, keys]; nodes of
-graphs are [nodes, heads, d]. Needs `pip install entmax torch_geometric`.
+graphs are [nodes, heads, d]. Positions stand in a call of one item with q [heads, q_len, d], k [heads, kv_len, d] and
+v [heads, kv_len, d_v]. Needs `pip install entmax torch_geometric`.
 Run: python scripts/golden/parts.py [--out DIR]
 """
 
@@ -171,10 +172,201 @@ def graph_cases():
         yield graph_case(score, edges, 5, 5, self_loops=True)
 
 
+def distances(q_len, kv_len, q_offset):
+    """Key less query, [q_len, kv_len]."""
+    return torch.arange(kv_len)[None, :] - (q_offset + torch.arange(q_len))[:, None]
+
+
+def t5_bucket(distance, bidirectional, n_buckets, max_distance):
+    """Raffel et al. 2020 with the arithmetic of the released models: the logarithm in float32, cut off."""
+    after = torch.zeros_like(distance)
+    if bidirectional:
+        n_buckets = n_buckets // 2
+        after = n_buckets * (distance > 0).long()
+        far = distance.abs()
+    else:
+        far = (-distance).clamp(min=0)
+    exact = n_buckets // 2
+    share = torch.log(far.to(torch.float32) / exact) / math.log(max_distance / exact)
+    wide = (exact + (share * (n_buckets - exact)).long()).clamp(max=n_buckets - 1)
+    return after + torch.where(far < exact, far, wide)
+
+
+def bucket_cases():
+    kinds = [(True, 32, 128), (False, 32, 128), (True, 8, 20), (False, 2, 3), (False, 9, 128), (False, 17, 27)]
+    for bidirectional, n_buckets, max_distance in kinds:
+        direction = "both" if bidirectional else "back"
+        given = [*range(-170, 171), -5000, -1000, -300, 300, 1000, 5000]
+        buckets = t5_bucket(torch.tensor(given), bidirectional, n_buckets, max_distance)
+        yield Case(
+            f"{n_buckets}_buckets_{direction}_{max_distance}",
+            bidirectional=bidirectional,
+            n_buckets=n_buckets,
+            max_distance=max_distance,
+            distances=given,
+            buckets=buckets.tolist(),
+        )
+
+
+def attend(case, q, k, v, bias=0.0, factor=1.0, values=None, allowed=None):
+    """Scaled dot product, bias, scope, softmax, factor, values and those of the position; then everything backwards."""
+    s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias
+    if allowed is not None:
+        s = s.masked_fill(~allowed, -torch.inf)
+    a = torch.softmax(s, dim=-1) * factor
+    context = a @ v
+    if values is not None:
+        # values [heads, q_len, kv_len, d_v]
+        context = context + torch.einsum("hij,hijd->hid", a, values)
+    return case.backward(context=context, weights=a)
+
+
+def position_case(name, position, heads=2, q_len=5, kv_len=7, d=6, d_v=3, **attrs):
+    case = Case(name, position=position, **attrs)
+    q, k, v = case.input("q", heads, q_len, d), case.input("k", heads, kv_len, d), case.input("v", heads, kv_len, d_v)
+    return case, q, k, v
+
+
+def relative_bias_cases():
+    for bidirectional in (True, False):
+        n_buckets, max_distance, q_offset = 8, 6, 4
+        case, q, k, v = position_case(
+            f"relative_bias_{'both' if bidirectional else 'back'}",
+            "relative_bias",
+            bidirectional=bidirectional,
+            n_buckets=n_buckets,
+            max_distance=max_distance,
+            q_offset=q_offset,
+        )
+        table = case.input("params", n_buckets, q.shape[0])
+        buckets = t5_bucket(distances(q.shape[1], k.shape[1], q_offset), bidirectional, n_buckets, max_distance)
+        yield attend(case, q, k, v, bias=table[buckets].permute(2, 0, 1))
+
+
+def shaw_cases():
+    for name, of_heads, with_values, radius in (
+        ("shared", False, True, 2),
+        ("heads", True, True, 1),
+        ("keys_alone", False, False, 9),
+    ):
+        q_offset = 3
+        case, q, k, v = position_case(f"shaw_{name}", "shaw", radius=radius, q_offset=q_offset)
+        heads, d, d_v = q.shape[0], q.shape[2], v.shape[2]
+        sizes = (heads, 2 * radius + 1) if of_heads else (2 * radius + 1,)
+        place = distances(q.shape[1], k.shape[1], q_offset).clamp(-radius, radius) + radius
+        table = case.input("keys_table", *sizes, d)
+        keys = table[:, place] if of_heads else table[place].expand(heads, -1, -1, -1)
+        bias = torch.einsum("hid,hijd->hij", q, keys) / math.sqrt(d)
+        values = None
+        if with_values:
+            table = case.input("values_table", *sizes, d_v)
+            values = table[:, place] if of_heads else table[place].expand(heads, -1, -1, -1)
+        yield attend(case, q, k, v, bias=bias, values=values)
+
+
+def alibi_slopes(n_heads):
+    """Press et al. 2022, with the rule of their code for numbers that are no power of two."""
+    lower = 2 ** math.floor(math.log2(n_heads))
+    first = [2.0 ** (-8.0 * h / lower) for h in range(1, lower + 1)]
+    return first if lower == n_heads else first + alibi_slopes(2 * lower)[0::2][: n_heads - lower]
+
+
+def alibi_cases():
+    for heads in (4, 6):
+        q_offset = 2
+        slopes = alibi_slopes(heads)
+        case, q, k, v = position_case(f"alibi_{heads}_heads", "alibi", heads, slopes=slopes, q_offset=q_offset)
+        distance = distances(q.shape[1], k.shape[1], q_offset).abs()
+        yield attend(case, q, k, v, bias=-torch.tensor(slopes)[:, None, None] * distance)
+    # With a causal scope every distance is p − j, as the paper has it.
+    case, q, k, v = position_case("alibi_causal", "alibi", 4, slopes=alibi_slopes(4), q_offset=2, causal=True)
+    back = -distances(q.shape[1], k.shape[1], 2)
+    bias = -torch.tensor(alibi_slopes(4))[:, None, None] * back
+    yield attend(case, q, k, v, bias=bias, allowed=back >= 0)
+
+
+def grid_places(height, width, pad):
+    """Row and column of the queries and of the keys, which have a border of `pad`."""
+
+    def places(height, width):
+        y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+        return torch.stack([y.reshape(-1), x.reshape(-1)], dim=-1)
+
+    return places(height, width) + pad, places(height + 2 * pad, width + 2 * pad)
+
+
+def grid_cases():
+    height, width = 2, 3
+    for pad in (0, 1):
+        queries, keys = grid_places(height, width, pad)
+        sizes = {"q_len": len(queries), "kv_len": len(keys)}
+        delta = keys[None, :, :] - queries[:, None, :]
+
+        case, q, k, v = position_case(f"quadratic_pad_{pad}", "quadratic", width=width, pad=pad, **sizes)
+        params = case.input("params", q.shape[0], 3, scale=0.3)
+        alpha, shift = params[:, 0, None, None], params[:, 1:]
+        square = (delta**2).sum(-1)
+        bias = -alpha * (square - 2.0 * torch.einsum("hc,ijc->hij", shift, delta.to(q.dtype)))
+        yield attend(case, q, k, v, bias=bias)
+
+        radius = 1
+        case, q, k, v = position_case(
+            f"relative_2d_pad_{pad}", "relative_2d", width=width, pad=pad, radius=radius, **sizes
+        )
+        heads, d = q.shape[0], q.shape[2]
+        # Rows for all heads, columns for each.
+        rows = case.input("rows_table", 2 * radius + 1, d // 2)
+        columns = case.input("columns_table", heads, 2 * radius + 1, d // 2)
+        place = delta.clamp(-radius, radius) + radius
+        vectors = torch.cat(
+            [rows[place[..., 0]].expand(heads, -1, -1, -1), columns[:, place[..., 1]]],
+            dim=-1,
+        )
+        yield attend(case, q, k, v, bias=torch.einsum("hid,hijd->hij", q, vectors) / math.sqrt(d))
+
+
+def gaussian_cases():
+    for name, radius in (("full", None), ("local_p", 2)):
+        attrs = {} if radius is None else {"window": radius}
+        case, q, k, v = position_case(f"gaussian_{name}", "gaussian", **attrs)
+        centres = case.given("centres", torch.tensor([0.0, 3.6, 6.25, 1.9, 4.0]))
+        sigma = case.given("sigma", torch.tensor([1.25]))
+        place = torch.arange(k.shape[1])[None, :]
+        factor = torch.exp(-((place - centres[:, None]) ** 2) / (2.0 * sigma**2))
+        allowed = None
+        if radius is not None:
+            allowed = (place - centres.detach().floor()[:, None]).abs() <= radius
+        yield attend(case, q, k, v, factor=factor, allowed=allowed)
+
+
+def dense_bias_cases():
+    case, q, k, v = position_case("dense_bias", "dense_bias", sizes=[1, 2, 1, 7])
+    yield attend(case, q, k, v, bias=case.input("params", 1, 2, 1, 7)[0])
+
+
+def location_cases():
+    """Luong's location: the table's rows stand in place of the keys."""
+    heads, q_len, kv_len, max_len, d, d_v = 2, 3, 5, 7, 4, 3
+    for name, sizes in (("shared", (max_len,)), ("heads", (heads, max_len))):
+        case = Case(f"location_{name}", location=max_len)
+        q, v = case.input("q", heads, q_len, d), case.input("v", heads, kv_len, d_v)
+        table = case.input("params", *sizes, d)
+        a = torch.softmax(q @ table[..., :kv_len, :].transpose(-1, -2), dim=-1)
+        yield case.backward(context=a @ v, weights=a)
+
+
 def cases():
     yield from score_cases()
     yield from normaliser_cases()
     yield from graph_cases()
+    yield from bucket_cases()
+    yield from relative_bias_cases()
+    yield from shaw_cases()
+    yield from alibi_cases()
+    yield from grid_cases()
+    yield from gaussian_cases()
+    yield from dense_bias_cases()
+    yield from location_cases()
 
 
 if __name__ == "__main__":

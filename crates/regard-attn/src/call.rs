@@ -22,6 +22,10 @@ pub struct Item {
     pub kv_start: usize,
     /// Number of keys.
     pub kv_len: usize,
+    /// Position of the first query: query i stands at position `q_offset + i`, key j at position
+    /// j. 0 where queries and keys begin together; `kv_len − q_len` for new queries against a
+    /// cache of all keys so far.
+    pub q_offset: usize,
 }
 
 impl Item {
@@ -29,7 +33,8 @@ impl Item {
     pub fn packed(lengths: &[usize]) -> Vec<Self> {
         let mut start = 0;
         let item = |&len: &usize| {
-            let item = Self { q_start: start, q_len: len, kv_start: start, kv_len: len };
+            let item =
+                Self { q_start: start, q_len: len, kv_start: start, kv_len: len, q_offset: 0 };
             start += len;
             item
         };
@@ -48,6 +53,26 @@ pub struct At {
     pub q_len: usize,
     /// Number of keys of the item.
     pub kv_len: usize,
+    /// Position of the item's first query among the keys, [`Item::q_offset`].
+    pub q_offset: usize,
+}
+
+/// A rectangle of pairs of one item and one head; both spans count from the item's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TileAt {
+    /// Which item and head.
+    pub at: At,
+    /// The queries.
+    pub queries: Span,
+    /// The keys.
+    pub keys: Span,
+}
+
+impl TileAt {
+    /// Position of a query of the item, counted as keys are.
+    pub fn position(&self, query: usize) -> usize {
+        self.at.q_offset + query
+    }
 }
 
 /// Sizes that every item shares.
@@ -113,6 +138,22 @@ impl<T> RowsMut<'_, T> {
     }
 }
 
+/// Whose row of scores it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowAt {
+    /// Index of the item in the batch.
+    pub item: usize,
+    /// Index of the query head.
+    pub head: usize,
+    /// The query, from the item's start.
+    pub query: usize,
+}
+
+/// The random stream of one row, out of a call's stream: entry j is the draw at key j.
+pub fn row_stream(key: Key, at: RowAt) -> Key {
+    key.child(((at.item as u64) << 40) ^ ((at.head as u64) << 28) ^ at.query as u64)
+}
+
 /// Dropout on the weights: each weight is zeroed with probability `rate`, the others divided by
 /// 1 − rate. The draw at (item, head, query, key) is a function of `key` alone, so backward
 /// replays it.
@@ -127,7 +168,7 @@ pub struct Dropout {
 impl Dropout {
     /// The stream of one row of weights.
     pub fn row(&self, item: usize, head: usize, query: usize) -> Key {
-        self.key.child(((item as u64) << 40) ^ ((head as u64) << 28) ^ query as u64)
+        row_stream(self.key, RowAt { item, head, query })
     }
 
     /// Factor on the weight at key index `key` of a row: 0 or 1/(1 − rate).
@@ -169,6 +210,17 @@ impl<T: Real> Call<'_, T> {
     /// # Errors
     /// Names the argument or option at fault, what it must be and what came.
     pub fn check(&self, q: Rows<'_, T>, k: Rows<'_, T>, v: Rows<'_, T>) -> Result<(), AttnError> {
+        self.check_scores(q, k)?;
+        let d = self.dims;
+        AttnError::size(d.d_v > 0, "d_v", "at least 1", d.d_v)?;
+        extent("value", v, self.kv_rows(), d.n_kv_heads, d.d_v)
+    }
+
+    /// As [`Call::check`], for what needs no values.
+    ///
+    /// # Errors
+    /// As [`Call::check`].
+    pub fn check_scores(&self, q: Rows<'_, T>, k: Rows<'_, T>) -> Result<(), AttnError> {
         let d = self.dims;
         AttnError::size(d.n_heads > 0, "n_heads", "at least 1", d.n_heads)?;
         AttnError::size(
@@ -178,7 +230,6 @@ impl<T: Real> Call<'_, T> {
             d.n_kv_heads,
         )?;
         AttnError::size(d.d_k > 0, "d_k", "at least 1", d.d_k)?;
-        AttnError::size(d.d_v > 0, "d_v", "at least 1", d.d_v)?;
         if let Some(dropout) = self.dropout
             && !(0.0..1.0).contains(&dropout.rate)
         {
@@ -188,11 +239,15 @@ impl<T: Real> Call<'_, T> {
                 actual: dropout.rate.to_string(),
             });
         }
+        for (n, item) in self.items.iter().enumerate() {
+            let expected = format_args!("at most {MAX_OFFSET} in item {n}");
+            AttnError::size(item.q_offset <= MAX_OFFSET, "q_offset", expected, item.q_offset)?;
+        }
         extent("query", q, self.q_rows(), d.n_heads, d.d_k)?;
         extent("key", k, self.kv_rows(), d.n_kv_heads, d.d_k)?;
-        extent("value", v, self.kv_rows(), d.n_kv_heads, d.d_v)?;
         self.score.check(d)?;
-        self.position.check(d)?;
+        self.score.check_items(self.items)?;
+        self.position.check(d, self.items)?;
         self.scope.check(self.items)
     }
 
@@ -227,8 +282,19 @@ impl<T: Real> Call<'_, T> {
 
     /// The place of item `item` and head `head`.
     pub fn at(&self, item: usize, head: usize) -> At {
-        let Item { q_len, kv_len, .. } = self.items[item];
-        At { item, head, q_len, kv_len }
+        let Item { q_len, kv_len, q_offset, .. } = self.items[item];
+        At { item, head, q_len, kv_len, q_offset }
+    }
+
+    /// Number of keys over all items.
+    pub fn n_keys(&self) -> usize {
+        self.items.iter().map(|i| i.kv_len).sum()
+    }
+
+    /// For each item, the index of its first key in arrays that hold one entry a key, such as the
+    /// sums of weights `[n_heads, n_keys]`; one more entry holds the total.
+    pub fn key_offsets(&self) -> Vec<usize> {
+        running(self.items.iter().map(|i| i.kv_len))
     }
 }
 
@@ -262,6 +328,9 @@ fn extent<T: Copy>(
         rows.data.len(),
     )
 }
+
+/// The largest position of a first query: sums of positions cannot overflow, and f64 holds them.
+const MAX_OFFSET: usize = 1 << 40;
 
 /// A range of queries or keys of one item.
 pub type Span = Range<usize>;

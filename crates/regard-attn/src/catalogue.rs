@@ -166,7 +166,7 @@ pub(crate) const YEH: Paper = Paper {
     link: "https://arxiv.org/abs/1910.12977",
 };
 
-static ALL: [Entry; 40] = [
+static ALL: [Entry; 50] = [
     mechanisms::self_attention::DOT,
     mechanisms::self_attention::SCALED_DOT,
     mechanisms::self_attention::ADDITIVE,
@@ -181,6 +181,7 @@ static ALL: [Entry; 40] = [
     score::distance::ENTRY,
     score::gat::ENTRY,
     score::gatv2::ENTRY,
+    score::location::ENTRY,
     score::softcap::ENTRY,
     score::scaled::ENTRY,
     score::head_scale::ENTRY,
@@ -191,6 +192,7 @@ static ALL: [Entry; 40] = [
     normaliser::sigmoid::ENTRY,
     normaliser::identity::ENTRY,
     normaliser::hard::ENTRY,
+    normaliser::sampled::ENTRY,
     scope::full::ENTRY,
     scope::lengths::ENTRY,
     scope::causal::ENTRY,
@@ -207,6 +209,14 @@ static ALL: [Entry; 40] = [
     position::sinusoidal::ENTRY,
     position::learned::ENTRY,
     position::rotary::ENTRY,
+    position::relative_bias::ENTRY,
+    position::alibi::ENTRY,
+    position::shaw::ENTRY,
+    position::relative_2d::ENTRY,
+    position::quadratic::ENTRY,
+    position::gaussian::ENTRY,
+    position::dense_bias::ENTRY,
+    position::chain::ENTRY,
 ];
 
 /// Every entry: mechanisms first, then scores, normalisers, scopes and positions.

@@ -45,7 +45,7 @@
 //! use regard_attn::scope::{Scope, Window};
 //!
 //! let scope = Window { left: 1, right: 0 }; // a key back and its own
-//! let at = At { item: 0, head: 0, q_len: 3, kv_len: 3 };
+//! let at = At { item: 0, head: 0, q_len: 3, kv_len: 3, q_offset: 0 };
 //! let mut row = [5.0f64, 0.0, 0.0];
 //! for (key, s) in row.iter_mut().enumerate() {
 //!     if !scope.allows(at, 2, key) {
@@ -65,7 +65,7 @@
 //! use regard_attn::position::{Rotary, RotaryLayout};
 //! use regard_attn::scope::Causal;
 //! use regard_attn::score::ScaledDot;
-//! use regard_attn::{Call, Dims, Item, Rows, reference};
+//! use regard_attn::{Call, Dims, Item, Rows, Upstream, reference};
 //!
 //! let call = Call {
 //!     score: &ScaledDot::new(2),
@@ -89,7 +89,7 @@
 //!
 //! // The gradients of the sum of all contexts by q, k and v. Each column of weights says how
 //! // often a value is used, and so how much it is to blame.
-//! let d = reference::backward(&call, rows, rows, rows, &[1.0; 20], None)?;
+//! let d = reference::backward(&call, rows, rows, rows, &[1.0; 20], Upstream::NONE)?;
 //! let uses = weights[0] + weights[3] + weights[6];
 //! assert!((d.dv[0] - uses).abs() < 1e-15);
 //! # Ok::<(), regard_attn::AttnError>(())
@@ -104,10 +104,14 @@ pub mod position;
 pub mod reference;
 pub mod scope;
 pub mod score;
+pub mod summary;
+mod upstream;
 
-pub use call::{At, Call, Dims, Dropout, Item, Rows, RowsMut};
+pub use call::{At, Call, Dims, Dropout, Item, RowAt, Rows, RowsMut, Span, TileAt};
 pub use error::AttnError;
-pub use normaliser::Normaliser;
+pub use normaliser::{Normaliser, Streaming};
 pub use position::Position;
 pub use scope::{Coverage, Scope};
 pub use score::{Lowering, Score};
+pub use summary::{Summary, Wanted};
+pub use upstream::Upstream;

@@ -18,6 +18,7 @@ pub(crate) mod gatv2;
 pub(crate) mod general;
 pub(crate) mod head_scale;
 mod hidden;
+pub(crate) mod location;
 pub(crate) mod scaled;
 pub(crate) mod scaled_dot;
 pub(crate) mod softcap;
@@ -26,7 +27,7 @@ use std::fmt::Debug;
 
 use regard_tensor::Real;
 
-use crate::{AttnError, Dims};
+use crate::{AttnError, Dims, Item};
 
 pub use additive::Additive;
 pub use cosine::Cosine;
@@ -36,6 +37,7 @@ pub use gat::Gat;
 pub use gatv2::Gatv2;
 pub use general::General;
 pub use head_scale::HeadScale;
+pub use location::Location;
 pub use scaled::Scaled;
 pub use scaled_dot::ScaledDot;
 pub use softcap::Softcap;
@@ -108,6 +110,15 @@ pub trait Score<T: Real>: Sync + Debug {
     /// Names the argument at fault.
     fn check(&self, dims: Dims) -> Result<(), AttnError>;
 
+    /// Checks that the score can serve these items; only one with keys of its own need look.
+    ///
+    /// # Errors
+    /// Names the argument at fault.
+    fn check_items(&self, items: &[Item]) -> Result<(), AttnError> {
+        let _ = items;
+        Ok(())
+    }
+
     /// `s(q, k)` for one query and one key of query head `head`.
     fn pair(&self, head: usize, q: &[T], k: &[T]) -> T;
 
@@ -127,6 +138,23 @@ pub trait Score<T: Real>: Sync + Debug {
     /// Length of the parameter gradient; 0 where the score has none.
     fn n_params(&self) -> usize {
         0
+    }
+
+    /// Whether the score has keys of its own, one for each place, in place of the caller's
+    /// (location): then [`Score::own_key`] answers for every key.
+    fn has_own_keys(&self) -> bool {
+        false
+    }
+
+    /// The score's own key `key` of key head `kv_head`, d_k wide: what stands in place of the caller's.
+    fn own_key(&self, kv_head: usize, key: usize) -> &[T] {
+        let _ = (kv_head, key);
+        &[]
+    }
+
+    /// Adds the gradient `dk` of [`Score::own_key`] to `dparams`.
+    fn own_key_backward(&self, kv_head: usize, key: usize, dk: &[T], dparams: &mut [T]) {
+        let _ = (kv_head, key, dk, dparams);
     }
 
     /// How the engine may compute a tile.
@@ -203,6 +231,22 @@ impl<T: Real, S: Score<T> + ?Sized> Score<T> for &S {
         (**self).n_params()
     }
 
+    fn check_items(&self, items: &[Item]) -> Result<(), AttnError> {
+        (**self).check_items(items)
+    }
+
+    fn has_own_keys(&self) -> bool {
+        (**self).has_own_keys()
+    }
+
+    fn own_key(&self, kv_head: usize, key: usize) -> &[T] {
+        (**self).own_key(kv_head, key)
+    }
+
+    fn own_key_backward(&self, kv_head: usize, key: usize, dk: &[T], dparams: &mut [T]) {
+        (**self).own_key_backward(kv_head, key, dk, dparams);
+    }
+
     fn lowering(&self) -> Lowering<T> {
         (**self).lowering()
     }
@@ -225,6 +269,28 @@ impl<T: Real, S: Score<T> + ?Sized> Score<T> for &S {
         (**self).tile_backward(head, q, k, g, stride, dq, dk, dparams);
     }
 }
+
+/// A score around another has the keys of the one inside. The parameters of the one inside come first.
+macro_rules! own_keys_of_inner {
+    () => {
+        fn check_items(&self, items: &[$crate::Item]) -> Result<(), AttnError> {
+            self.inner.check_items(items)
+        }
+
+        fn has_own_keys(&self) -> bool {
+            self.inner.has_own_keys()
+        }
+
+        fn own_key(&self, kv_head: usize, key: usize) -> &[T] {
+            self.inner.own_key(kv_head, key)
+        }
+
+        fn own_key_backward(&self, kv_head: usize, key: usize, dk: &[T], dparams: &mut [T]) {
+            self.inner.own_key_backward(kv_head, key, dk, dparams);
+        }
+    };
+}
+use own_keys_of_inner;
 
 /// The scores of a tile, `[queries, keys]` without gaps.
 fn tile_of<T: Real>(

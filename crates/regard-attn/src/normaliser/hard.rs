@@ -2,7 +2,7 @@
 
 use regard_tensor::{Real, kernels::reduce};
 
-use super::{Normaliser, spread_nan};
+use super::{Normaliser, Streaming, pick, spread_nan};
 use crate::catalogue::{Entry, Kind, Paper, example};
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -32,7 +32,8 @@ pub(crate) const ENTRY: Entry = Entry {
 ///
 /// What hard attention does once it is trained (Xu et al. 2015, §4.1,
 /// <https://arxiv.org/abs/1502.03044>): the limit of [`Temperature`](super::Temperature) τ → 0.
-/// Rows with nothing allowed are zero. The log-sum-exp is given as 0, and as −∞ for those.
+/// Rows with nothing allowed are zero. The log-sum-exp is that of the scores' softmax, so that the
+/// log-probability of the key is its score less that; −∞ for those rows.
 ///
 /// Derivative: zero everywhere (the weights are constant between jumps), so scores do not learn
 /// through it.
@@ -56,20 +57,17 @@ impl<T: Real> Normaliser<T> for Hard {
         true
     }
 
+    fn streaming(&self) -> Streaming<T> {
+        Streaming::Pick { noise: None }
+    }
+
     fn row(&self, row: &mut [T]) -> T {
         if let Some(nan) = spread_nan(row) {
             return nan;
         }
         let top = reduce::max(row);
         let first = row.iter().position(|s| *s == top);
-        row.fill(T::ZERO);
-        match first {
-            Some(first) if top != T::NEG_INFINITY => {
-                row[first] = T::ONE;
-                T::ZERO
-            }
-            _ => T::NEG_INFINITY,
-        }
+        pick(row, first)
     }
 
     fn row_backward(&self, _: &[T], dweights: &mut [T]) {

@@ -2,7 +2,7 @@
 
 use regard_tensor::Real;
 
-use super::{Normaliser, lse_of_unnormalised};
+use super::{Normaliser, Streaming, lse_of_unnormalised};
 use crate::catalogue::{Entry, Kind, Paper, example};
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -50,6 +50,10 @@ impl<T: Real> Normaliser<T> for Identity {
 
     fn rows_sum_to_one(&self) -> bool {
         false
+    }
+
+    fn streaming(&self) -> Streaming<T> {
+        Streaming::Each
     }
 
     fn row(&self, row: &mut [T]) -> T {

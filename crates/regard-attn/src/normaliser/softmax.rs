@@ -2,7 +2,7 @@
 
 use regard_tensor::{Real, kernels::reduce};
 
-use super::{Normaliser, spread_nan};
+use super::{Normaliser, Streaming, spread_nan};
 use crate::catalogue::{Entry, Kind, Paper, example};
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -59,8 +59,8 @@ impl<T: Real> Normaliser<T> for Softmax {
         true
     }
 
-    fn streams(&self) -> bool {
-        true
+    fn streaming(&self) -> Streaming<T> {
+        Streaming::Softmax { scale: T::ONE }
     }
 
     fn row(&self, row: &mut [T]) -> T {

@@ -2,7 +2,7 @@
 
 use regard_tensor::{Real, kernels::reduce};
 
-use super::{Normaliser, Softmax, spread_nan};
+use super::{Normaliser, Softmax, Streaming, spread_nan};
 use crate::AttnError;
 use crate::catalogue::{Entry, Kind, Paper, example};
 
@@ -74,6 +74,15 @@ impl<T: Real> Normaliser<T> for Temperature {
 
     fn rows_sum_to_one(&self) -> bool {
         true
+    }
+
+    fn streaming(&self) -> Streaming<T> {
+        // The maximum is taken off after the multiplication: the product must stay a number.
+        if (1e-6..=1e6).contains(&self.tau) {
+            Streaming::Softmax { scale: T::from_f64(1.0 / self.tau) }
+        } else {
+            Streaming::Rows
+        }
     }
 
     fn row(&self, row: &mut [T]) -> T {

@@ -4,7 +4,7 @@ use regard_tensor::Real;
 
 use super::Position;
 use crate::catalogue::{Entry, Kind, Paper, example};
-use crate::{AttnError, Dims};
+use crate::{AttnError, Dims, Item};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "learned",
@@ -71,7 +71,7 @@ impl<T: Real> Position<T> for Learned<'_, T> {
         ENTRY.name
     }
 
-    fn check(&self, _: Dims) -> Result<(), AttnError> {
+    fn check(&self, _: Dims, _: &[Item]) -> Result<(), AttnError> {
         self.check_table()
     }
 

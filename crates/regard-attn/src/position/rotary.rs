@@ -4,7 +4,7 @@ use regard_tensor::Real;
 
 use super::Position;
 use crate::catalogue::{Entry, Kind, Paper, example};
-use crate::{AttnError, Dims};
+use crate::{AttnError, Dims, Item};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rotary",
@@ -121,7 +121,7 @@ impl<T: Real> Position<T> for Rotary {
         ENTRY.name
     }
 
-    fn check(&self, dims: Dims) -> Result<(), AttnError> {
+    fn check(&self, dims: Dims, _: &[Item]) -> Result<(), AttnError> {
         if !(self.base.is_finite() && self.base > 0.0) {
             return Err(AttnError::Option {
                 option: "base",

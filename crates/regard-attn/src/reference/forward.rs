@@ -13,7 +13,7 @@ pub struct Reference<T> {
     pub context: Vec<T>,
     /// Log-sum-exp of each row of scores, `[n_heads, n_queries]`; −∞ where nothing is allowed.
     pub lse: Vec<T>,
-    /// Weights before dropout, item by item `[n_heads, q_len, kv_len]`, beginning at
+    /// Weights before dropout, with position's factor, item by item `[n_heads, q_len, kv_len]`, beginning at
     /// [`Call::weight_offsets`].
     pub weights: Vec<T>,
     /// Weights after dropout, laid out as `weights`; the same numbers without dropout.
@@ -81,6 +81,9 @@ pub fn forward<T: Real>(
                         let value = v.row(item.kv_start + j, d.kv_head(head), d.d_v);
                         for (c, v) in context.iter_mut().zip(value) {
                             *c += kept * *v;
+                        }
+                        if call.position.has_values() {
+                            call.position.add_value(at, i, j, kept, context);
                         }
                     }
                 }

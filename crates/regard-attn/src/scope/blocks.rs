@@ -37,7 +37,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::scope::{Blocks, Scope};
 /// use regard_attn::At;
 ///
-/// let at = At { item: 0, head: 0, q_len: 7, kv_len: 7 };
+/// let at = At { item: 0, head: 0, q_len: 7, kv_len: 7, q_offset: 0 };
 /// assert_eq!(Blocks { size: 3 }.keys(at, 4..5), 3..6);
 /// assert_eq!(Blocks { size: 3 }.keys(at, 6..7), 6..7);
 /// ```
@@ -64,6 +64,11 @@ impl Blocks {
     }
 }
 
+/// The positions of a span of queries.
+fn positions(at: At, queries: &Span) -> Span {
+    at.q_offset + queries.start..at.q_offset + queries.end
+}
+
 impl Scope for Blocks {
     fn name(&self) -> &'static str {
         ENTRY.name
@@ -77,15 +82,15 @@ impl Scope for Blocks {
         AttnError::size(self.size > 0, "size", "at least 1", self.size)
     }
 
-    fn allows(&self, _: At, query: usize, key: usize) -> bool {
-        query / self.size == key / self.size
+    fn allows(&self, at: At, query: usize, key: usize) -> bool {
+        (at.q_offset + query) / self.size == key / self.size
     }
 
-    fn tile(&self, _: At, queries: Span, keys: Span) -> Coverage {
+    fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         if queries.is_empty() || keys.is_empty() {
             return Coverage::Skip;
         }
-        let (q, k) = (self.touched(&queries), self.touched(&keys));
+        let (q, k) = (self.touched(&positions(at, &queries)), self.touched(&keys));
         if q.1 < k.0 || k.1 < q.0 {
             Coverage::Skip
         } else if q.0 == q.1 && q == k {
@@ -96,10 +101,12 @@ impl Scope for Blocks {
     }
 
     fn keys(&self, at: At, queries: Span) -> Span {
-        self.around(at.kv_len, &queries)
+        self.around(at.kv_len, &positions(at, &queries))
     }
 
     fn queries(&self, at: At, keys: Span) -> Span {
-        self.around(at.q_len, &keys)
+        let around = self.around(at.q_offset + at.q_len, &keys);
+        let end = around.end.saturating_sub(at.q_offset);
+        around.start.saturating_sub(at.q_offset).min(end)..end
     }
 }

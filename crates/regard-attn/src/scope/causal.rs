@@ -26,7 +26,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// Which query and key are taken as the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alignment {
-    /// The first query and the first key: j ≤ i.
+    /// Positions: j ≤ q_offset + i; without an offset the first query and the first key, j ≤ i.
     TopLeft,
     /// The last query and the last key: j ≤ i + kv_len − q_len. What a step needs that adds new
     /// queries to keys of before. With q_len > kv_len the first q_len − kv_len queries see nothing.
@@ -44,7 +44,7 @@ pub enum Alignment {
 /// use regard_attn::scope::{Alignment, Causal, Scope};
 /// use regard_attn::At;
 ///
-/// let at = At { item: 0, head: 0, q_len: 1, kv_len: 4 }; // one new query, four keys
+/// let at = At { item: 0, head: 0, q_len: 1, kv_len: 4, q_offset: 0 }; // one new query, four keys
 /// let sees = |alignment| (0..4).filter(|j| Causal { alignment }.allows(at, 0, *j)).count();
 /// assert_eq!(sees(Alignment::TopLeft), 1);
 /// assert_eq!(sees(Alignment::BottomRight), 4);
@@ -64,7 +64,7 @@ impl Causal {
     /// Number of keys that a query sees: the first so many.
     fn visible(self, at: At, query: usize) -> usize {
         let visible = match self.alignment {
-            Alignment::TopLeft | Alignment::Square => query + 1,
+            Alignment::TopLeft | Alignment::Square => at.q_offset + query + 1,
             Alignment::BottomRight => (query + 1 + at.kv_len).saturating_sub(at.q_len),
         };
         visible.min(at.kv_len)
@@ -94,6 +94,8 @@ impl Scope for Causal {
                 item.kv_len
             );
             AttnError::size(item.q_len == item.kv_len, "q_len", expected, item.q_len)?;
+            let expected = format_args!("0 in item {i}, whose queries are its keys");
+            AttnError::size(item.q_offset == 0, "q_offset", expected, item.q_offset)?;
         }
         Ok(())
     }
@@ -118,7 +120,7 @@ impl Scope for Causal {
 
     fn queries(&self, at: At, keys: Span) -> Span {
         let first = match self.alignment {
-            Alignment::TopLeft | Alignment::Square => keys.start,
+            Alignment::TopLeft | Alignment::Square => keys.start.saturating_sub(at.q_offset),
             Alignment::BottomRight => (keys.start + at.q_len).saturating_sub(at.kv_len),
         };
         first.min(at.q_len)..at.q_len
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     fn table(alignment: Alignment, q_len: usize, kv_len: usize) -> Vec<String> {
-        let at = At { item: 0, head: 0, q_len, kv_len };
+        let at = At { item: 0, head: 0, q_len, kv_len, q_offset: 0 };
         let scope = Causal { alignment };
         let sees = |i, j| if scope.allows(at, i, j) { 'x' } else { '.' };
         (0..q_len).map(|i| (0..kv_len).map(|j| sees(i, j)).collect()).collect()

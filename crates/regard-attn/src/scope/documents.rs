@@ -38,7 +38,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::scope::{Documents, Scope};
 /// use regard_attn::At;
 ///
-/// let at = At { item: 0, head: 0, q_len: 7, kv_len: 7 };
+/// let at = At { item: 0, head: 0, q_len: 7, kv_len: 7, q_offset: 0 };
 /// let scope = Documents::from_lengths(&[&[3, 4]]);
 /// assert!(scope.allows(at, 3, 6) && !scope.allows(at, 2, 3));
 /// assert_eq!(scope, Documents::from_ids(&[&[8, 8, 8, 5, 5, 5, 5]])?);

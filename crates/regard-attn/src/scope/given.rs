@@ -33,7 +33,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::At;
 ///
 /// let scope = Given { allowed: &[&[true, false, true, true]] };
-/// let at = At { item: 5, head: 0, q_len: 2, kv_len: 2 };
+/// let at = At { item: 5, head: 0, q_len: 2, kv_len: 2, q_offset: 0 };
 /// assert!(!scope.allows(at, 0, 1) && scope.allows(at, 1, 0));
 /// assert_eq!(scope.keys(at, 0..1), 0..1);
 /// ```

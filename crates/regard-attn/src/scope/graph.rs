@@ -127,7 +127,7 @@ pub enum SelfLoops {
 /// use regard_attn::At;
 ///
 /// let graphs = [Csr { offsets: &[0, 1, 3, 3], columns: &[2, 0, 2] }];
-/// let at = At { item: 0, head: 0, q_len: 3, kv_len: 3 };
+/// let at = At { item: 0, head: 0, q_len: 3, kv_len: 3, q_offset: 0 };
 /// let given = Graph { graphs: &graphs, self_loops: SelfLoops::AsGiven };
 /// let added = Graph { graphs: &graphs, self_loops: SelfLoops::Added };
 /// let sees = |scope: Graph<'_>, i| (0..3).filter(|j| scope.allows(at, i, *j)).collect::<Vec<_>>();

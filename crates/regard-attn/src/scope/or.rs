@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::scope::Full;
 
-    const AT: At = At { item: 0, head: 0, q_len: 9, kv_len: 9 };
+    const AT: At = At { item: 0, head: 0, q_len: 9, kv_len: 9, q_offset: 0 };
 
     #[test]
     fn of_no_scopes_is_nothing() {

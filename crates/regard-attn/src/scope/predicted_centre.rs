@@ -35,7 +35,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::At;
 ///
 /// let scope = PredictedCentre { centres: &[&[3.6, 0.2]], radius: 2 };
-/// let at = At { item: 0, head: 0, q_len: 2, kv_len: 10 };
+/// let at = At { item: 0, head: 0, q_len: 2, kv_len: 10, q_offset: 0 };
 /// assert_eq!(scope.keys(at, 0..1), 1..6);
 /// assert_eq!(scope.keys(at, 1..2), 0..3);
 /// ```

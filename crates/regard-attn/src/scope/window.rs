@@ -8,7 +8,7 @@ pub(crate) const ENTRY: Entry = Entry {
     name: "window",
     kind: Kind::Scope,
     title: "window (truncated)",
-    formula: "scope(i) = {j : i − left ≤ j ≤ i + right}",
+    formula: "scope(i) = {j : p − left ≤ j ≤ p + right}, p = q_offset + i",
     parts: None,
     paper: Some(YEH),
     taxonomy: None,
@@ -32,7 +32,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::At;
 ///
 /// let window = Window { left: 2, right: 1 };
-/// let at = At { item: 0, head: 0, q_len: 9, kv_len: 9 };
+/// let at = At { item: 0, head: 0, q_len: 9, kv_len: 9, q_offset: 0 };
 /// let sees = |i| (0..9).filter(|j| window.allows(at, i, *j)).collect::<Vec<_>>();
 /// assert_eq!(sees(0), [0, 1]);
 /// assert_eq!(sees(5), [3, 4, 5, 6]);
@@ -47,12 +47,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// First key that a query sees.
+    /// First key that the query at a position sees.
     fn first(self, query: usize) -> usize {
         query.saturating_sub(self.left)
     }
 
-    /// Last key that a query sees, if the item is so long.
+    /// Last key that the query at a position sees, if the item is so long.
     fn last(self, query: usize) -> usize {
         query.saturating_add(self.right)
     }
@@ -68,17 +68,18 @@ impl Scope for Window {
         format!("window of {} before and {} after", side(self.left), side(self.right))
     }
 
-    fn allows(&self, _: At, query: usize, key: usize) -> bool {
+    fn allows(&self, at: At, query: usize, key: usize) -> bool {
+        let query = at.q_offset + query;
         self.first(query) <= key && key <= self.last(query)
     }
 
-    fn tile(&self, _: At, queries: Span, keys: Span) -> Coverage {
+    fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         // Both borders move to the right with the query and the windows of neighbours touch, so
         // the outermost queries decide.
         if queries.is_empty() || keys.is_empty() {
             return Coverage::Skip;
         }
-        let (top, bottom) = (queries.start, queries.end - 1);
+        let (top, bottom) = (at.q_offset + queries.start, at.q_offset + queries.end - 1);
         let last = keys.end - 1;
         if last < self.first(top) || keys.start > self.last(bottom) {
             Coverage::Skip
@@ -93,16 +94,17 @@ impl Scope for Window {
         if queries.is_empty() {
             return 0..0;
         }
-        let end = self.last(queries.end - 1).saturating_add(1).min(at.kv_len);
-        self.first(queries.start).min(end)..end
+        let (top, bottom) = (at.q_offset + queries.start, at.q_offset + queries.end - 1);
+        let end = self.last(bottom).saturating_add(1).min(at.kv_len);
+        self.first(top).min(end)..end
     }
 
     fn queries(&self, at: At, keys: Span) -> Span {
         if keys.is_empty() {
             return 0..0;
         }
-        // i − left ≤ j ≤ i + right  ⇔  j − right ≤ i ≤ j + left
-        let end = keys.end.saturating_add(self.left).min(at.q_len);
-        keys.start.saturating_sub(self.right).min(end)..end
+        // p − left ≤ j ≤ p + right  ⇔  j − right ≤ p ≤ j + left
+        let end = keys.end.saturating_add(self.left).saturating_sub(at.q_offset).min(at.q_len);
+        keys.start.saturating_sub(self.right).saturating_sub(at.q_offset).min(end)..end
     }
 }

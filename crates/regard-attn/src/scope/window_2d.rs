@@ -39,7 +39,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// use regard_attn::At;
 ///
 /// let window = Window2d { width: 4, radius: 1 };
-/// let at = At { item: 0, head: 0, q_len: 12, kv_len: 12 };
+/// let at = At { item: 0, head: 0, q_len: 12, kv_len: 12, q_offset: 0 };
 /// let sees = |i| (0..12).filter(|j| window.allows(at, i, *j)).collect::<Vec<_>>();
 /// assert_eq!(sees(5), [0, 1, 2, 4, 5, 6, 8, 9, 10]);
 /// assert_eq!(sees(3), [2, 3, 6, 7]); // a corner; nothing of the other edge

@@ -2,7 +2,7 @@
 
 use regard_tensor::Real;
 
-use super::{Block, BlockMut, Score, tile_of};
+use super::{Block, BlockMut, Score, own_keys_of_inner, tile_of};
 use crate::catalogue::{Entry, Kind, Paper, example};
 use crate::score::Cosine;
 use crate::{AttnError, Dims};
@@ -68,6 +68,8 @@ impl<T: Real, S: Score<T>> Score<T> for HeadScale<'_, S, T> {
         )?;
         self.inner.check(dims)
     }
+
+    own_keys_of_inner!();
 
     fn pair(&self, head: usize, q: &[T], k: &[T]) -> T {
         self.factors[head] * self.inner.pair(head, q, k)

@@ -2,7 +2,7 @@
 
 use regard_tensor::Real;
 
-use super::{Block, BlockMut, Lowering, Score};
+use super::{Block, BlockMut, Lowering, Score, own_keys_of_inner};
 use crate::catalogue::{Entry, Kind, example};
 use crate::score::Cosine;
 use crate::{AttnError, Dims};
@@ -64,6 +64,8 @@ impl<T: Real, S: Score<T>> Score<T> for Scaled<S, T> {
         }
         self.inner.check(dims)
     }
+
+    own_keys_of_inner!();
 
     fn pair(&self, head: usize, q: &[T], k: &[T]) -> T {
         self.factor * self.inner.pair(head, q, k)

@@ -1,20 +1,23 @@
 //! Every error, in words: what is at fault, what it must be, and what came.
 
-use regard_attn::normaliser::{Softmax, Temperature};
-use regard_attn::position::{Learned, NoPosition, Position, Rotary, RotaryLayout};
+use regard_attn::normaliser::{Sigmoid, Softmax, Temperature};
+use regard_attn::position::{
+    Alibi, Chain, DenseBias, Gaussian, Grid, Learned, NoPosition, Position, Quadratic, Relative2d,
+    RelativeBias, Rotary, RotaryLayout, Shaw,
+};
 use regard_attn::scope::{
     And, Blocks, Causal, Csr, Documents, EdgeRows, Full, Given, Graph, Lengths, Or,
     PredictedCentre, Scope, SelfLoops, Window2d,
 };
 use regard_attn::score::{
-    Additive, Dot, Gat, Gatv2, General, HeadScale, Scaled, ScaledDot, Score, Softcap,
+    Additive, Dot, Gat, Gatv2, General, HeadScale, Location, Scaled, ScaledDot, Score, Softcap,
 };
-use regard_attn::{AttnError, Call, Dims, Dropout, Item, Rows, reference};
+use regard_attn::{AttnError, Call, Dims, Dropout, Item, Rows, Upstream, Wanted, reference};
 use regard_tensor::Key;
 
 const ITEMS: [Item; 2] = [
-    Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3 },
-    Item { q_start: 3, q_len: 2, kv_start: 3, kv_len: 4 },
+    Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3, q_offset: 0 },
+    Item { q_start: 3, q_len: 2, kv_start: 3, kv_len: 4, q_offset: 0 },
 ];
 
 const DIMS: Dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 3, d_v: 5 };
@@ -312,10 +315,288 @@ fn positions() {
     );
 }
 
+fn of_position(position: &dyn Position<f32>) -> String {
+    message(&Call { position, ..GOOD })
+}
+
+#[test]
+fn buckets() {
+    let table = [0.0f32; 16];
+    let good = RelativeBias { table: &table, n_buckets: 8, max_distance: 3, bidirectional: true };
+    Call { position: &good, ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+    for n_buckets in [0, 2, 7] {
+        assert_eq!(
+            of_position(&RelativeBias { n_buckets, ..good }),
+            format!(
+                "attention: `n_buckets` must be even and at least 4, for two directions, got \
+                 {n_buckets}"
+            )
+        );
+    }
+    for n_buckets in [0, 1] {
+        assert_eq!(
+            of_position(&RelativeBias { n_buckets, bidirectional: false, ..good }),
+            format!("attention: `n_buckets` must be at least 2, got {n_buckets}")
+        );
+    }
+    assert_eq!(
+        of_position(&RelativeBias { max_distance: 2, ..good }),
+        "attention: `max_distance` must be above 2, the distances with a bucket of their own, got 2"
+    );
+    for n in [15, 0] {
+        assert_eq!(
+            of_position(&RelativeBias { table: &table[..n], ..good }),
+            format!("attention: `table` must be n_buckets × n_heads = 8 × 2 elements, got {n}")
+        );
+    }
+    let many = usize::MAX - 1;
+    assert_eq!(
+        of_position(&RelativeBias { n_buckets: many, max_distance: many, ..good }),
+        format!("attention: `table` must be n_buckets × n_heads = {many} × 2 elements, got 16")
+    );
+}
+
+#[test]
+fn slopes() {
+    assert_eq!(
+        of_position(&Alibi::new(3)),
+        "attention: `slopes` must be one for each of the 2 heads, got 3"
+    );
+    assert_eq!(
+        of_position(&Alibi::with_slopes(vec![1.0, f64::NEG_INFINITY])),
+        "attention: option `slopes` must be finite, got -inf"
+    );
+}
+
+#[test]
+fn tables_of_distances() {
+    let numbers = [0.0f32; 100];
+    // Radius 1: three vectors of 3, and of 5, for all or for each of two heads.
+    let good = Shaw { keys: &numbers[..9], values: &numbers[..30], radius: 1, scale: 0.5 };
+    for position in [good, Shaw { keys: &numbers[..18], values: &[], ..good }] {
+        Call { position: &position, ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+    }
+    assert_eq!(
+        of_position(&Shaw { keys: &numbers[..10], ..good }),
+        "attention: `keys` must be (2·radius + 1) × d_k = (2·1 + 1) × 3 elements, or so many for \
+         each of the 2 heads, got 10"
+    );
+    assert!(of_position(&Shaw { keys: &[], ..good }).ends_with("heads, got 0"));
+    assert_eq!(
+        of_position(&Shaw { values: &numbers[..9], ..good }),
+        "attention: `values` must be empty, or (2·radius + 1) × d_v = (2·1 + 1) × 5 elements, or \
+         so many for each of the 2 heads, got 9"
+    );
+    for radius in [2, usize::MAX] {
+        assert!(of_position(&Shaw { radius, ..good }).contains(&format!("(2·{radius} + 1)")));
+    }
+    for scale in [f32::NAN, f32::INFINITY] {
+        let finite = format!("attention: option `scale` must be finite, got {scale}");
+        assert_eq!(of_position(&Shaw { scale, ..good }), finite);
+        let grid = Grid::LINE;
+        let position = Relative2d { rows: &[], columns: &[], radius: 1, grid, scale };
+        assert_eq!(of_position(&position), finite);
+    }
+
+    let even = Call { dims: Dims { d_k: 2, d_v: 1, ..DIMS }, ..GOOD };
+    let of = |position: &dyn Position<f32>| message(&Call { position, ..even });
+    let (rows, columns) = (&numbers[..3], &numbers[..6]);
+    let good = Relative2d { rows, columns, radius: 1, grid: Grid::LINE, scale: 1.0 };
+    Call { position: &good, ..even }.check(q(&Q), k(&K), v(&V)).unwrap();
+    assert_eq!(
+        of_position(&good),
+        "attention: `d_k` must be even, half for rows and half for columns, got 3"
+    );
+    for (position, argument) in [
+        (Relative2d { rows: &[], ..good }, "rows"),
+        (Relative2d { columns: &[], ..good }, "columns"),
+    ] {
+        assert_eq!(
+            of(&position),
+            format!(
+                "attention: `{argument}` must be (2·radius + 1) × d_k / 2 = (2·1 + 1) × 1 elements, \
+                 or so many for each of the 2 heads, got 0"
+            )
+        );
+    }
+}
+
+#[test]
+fn grids() {
+    let of = |grid| of_position(&Quadratic { params: &[0.0f32; 6], grid });
+    let same = Grid::same(3);
+    assert_eq!(
+        of(Grid { query_width: 0, ..same }),
+        "attention: `query_width` must be at least 1, got 0"
+    );
+    assert_eq!(
+        of(Grid { key_width: 0, ..same }),
+        "attention: `key_width` must be at least 1, got 0"
+    );
+    for shift in [i64::MIN, (1 << 40) + 1] {
+        assert_eq!(
+            of(Grid { top: shift, ..same }),
+            format!("attention: `top` must be at most 1099511627776 from 0, got {shift}")
+        );
+        assert_eq!(
+            of(Grid { left: shift, ..same }),
+            format!("attention: `left` must be at most 1099511627776 from 0, got {shift}")
+        );
+    }
+    assert_eq!(
+        of_position(&Quadratic { params: &[0.0; 4], grid: same }),
+        "attention: `params` must be n_heads × 3 = 2 × 3 elements, got 4"
+    );
+    // A position that looks at a grid names it, too.
+    let grid = Grid::same(0);
+    let position = Relative2d { rows: &[], columns: &[], radius: 1, grid, scale: 1.0 };
+    assert!(of_position(&position).contains("`query_width`"));
+}
+
+#[test]
+fn gaussians() {
+    let of = |params: &[f32], q_lens: &[usize]| of_position(&Gaussian::new(params, q_lens));
+    let good = [0.0, 1.0, 2.0, 0.0, 1.0, 0.5];
+    let position = Gaussian::new(&good, &[3, 2]);
+    Call { position: &position, ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+    assert_eq!(of(&good, &[5]), "attention: `q_lens` must be one for each of the 2 items, got 1");
+    assert_eq!(of(&good, &[3, 1]), "attention: `q_lens` must be the q_len 2 of item 1, got 1");
+    for n in [0, 5] {
+        assert_eq!(
+            of(&good[..n], &[3, 2]),
+            format!("attention: `params` must be 5 centres and σ, got {n}")
+        );
+    }
+    assert_eq!(
+        of(&[0.0, 1.0, 2.0, f32::NAN, 1.0, 0.5], &[3, 2]),
+        "attention: `centres` must be finite, got NaN for query 3 of all"
+    );
+    for sigma in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+        assert_eq!(
+            of(&[0.0, 1.0, 2.0, 0.0, 1.0, sigma], &[3, 2]),
+            format!("attention: option `sigma` must be finite and above 0, got {sigma}")
+        );
+    }
+}
+
+#[test]
+fn given_biases() {
+    let data = [0.0f32; 48];
+    let of = |n: usize, sizes| of_position(&DenseBias { data: &data[..n], sizes });
+    for (n, sizes) in [(48, [2, 2, 3, 4]), (1, [1, 1, 1, 1]), (20, [1, 1, 4, 5])] {
+        let position = DenseBias { data: &data[..n], sizes };
+        Call { position: &position, ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+    }
+    for (sizes, expected) in [
+        ([3, 2, 3, 4], "`bias items` must be 1 or the 2 items, got 3"),
+        ([0, 2, 3, 4], "`bias items` must be 1 or the 2 items, got 0"),
+        ([2, 3, 3, 4], "`bias heads` must be 1 or the 2 heads, got 3"),
+        ([2, 2, 2, 4], "`bias queries` must be 1 or at least 3, the longest item's, got 2"),
+        ([2, 2, 3, 3], "`bias keys` must be 1 or at least 4, the longest item's, got 3"),
+        ([2, 2, 3, 5], "`bias` must be 2 × 2 × 3 × 5 elements, got 48"),
+        ([2, 2, usize::MAX, 4], "`bias` must be 2 × 2 × 18446744073709551615 × 4 elements, got 48"),
+    ] {
+        assert_eq!(of(48, sizes), format!("attention: {expected}"));
+    }
+}
+
+#[test]
+fn chains_are_checked_link_by_link() {
+    let (alibi, half) = (Alibi::new(2), Rotary::new(10000.0, RotaryLayout::Half));
+    assert_eq!(
+        of_position(&Chain(&[&alibi, &half])),
+        "attention: `d_k` must be even, to be turned in pairs, got 3"
+    );
+    Call { position: &Chain(&[]), ..GOOD }.check(q(&Q), k(&K), v(&V)).unwrap();
+}
+
+#[test]
+fn tables_of_places() {
+    let table = [0.0f32; 24];
+    let of = |score: &dyn Score<f32>| message(&Call { score, ..GOOD });
+    assert_eq!(
+        of(&Location { table: &table, max_len: 8, d_k: 2 }),
+        "attention: `d_k` must be 2, the width of the table's rows, got 3"
+    );
+    for max_len in [5, usize::MAX] {
+        assert_eq!(
+            of(&Location { table: &table, max_len, d_k: 3 }),
+            format!(
+                "attention: `table` must be max_len × d_k = {max_len} × 3 elements, or so many for \
+                 each of 1 key heads, got 24"
+            )
+        );
+    }
+    assert_eq!(
+        of(&Location { table: &table[..9], max_len: 3, d_k: 3 }),
+        "attention: `kv_len` must be at most max_len = 3 in item 1, got 4"
+    );
+}
+
+#[test]
+fn offsets() {
+    let mut items = ITEMS;
+    items[1].q_offset = (1 << 40) + 1;
+    assert_eq!(
+        message(&Call { items: &items, ..GOOD }),
+        "attention: `q_offset` must be at most 1099511627776 in item 1, got 1099511627777"
+    );
+    let items = [Item { q_offset: 1, ..ITEMS[0] }];
+    assert_eq!(
+        message(&Call { items: &items, scope: &Causal::square(), ..GOOD }),
+        "attention: `q_offset` must be 0 in item 0, whose queries are its keys, got 1"
+    );
+}
+
+#[test]
+fn what_a_loss_may_look_at() {
+    let of = |upstream: Upstream<'_, f32>| {
+        let wrong = reference::backward(&GOOD, q(&Q), k(&K), v(&V), &[0.0; 50], upstream);
+        wrong.unwrap_err().to_string()
+    };
+    // 7 keys and 5 queries, 2 heads.
+    assert_eq!(
+        of(Upstream { key_sums: Some(&[0.0; 13]), ..Upstream::NONE }),
+        "attention: `d_key_sums` must be 14 elements, got 13"
+    );
+    assert_eq!(
+        of(Upstream { entropy: Some(&[0.0; 11]), ..Upstream::NONE }),
+        "attention: `d_entropy` must be 10 elements, got 11"
+    );
+    assert_eq!(
+        of(Upstream { log_prob: Some(&[0.0; 11]), ..Upstream::NONE }),
+        "attention: `d_log_prob` must be 10 elements, got 11"
+    );
+    let no_choice = "attention: normaliser `softmax` cannot be used here: only `hard` and \
+                     `sampled` choose a key";
+    assert_eq!(of(Upstream { log_prob: Some(&[0.0; 10]), ..Upstream::NONE }), no_choice);
+    let of = |call: &Call<'_, f32>, wanted| {
+        reference::summarise(call, q(&Q), k(&K), wanted).unwrap_err().to_string()
+    };
+    assert_eq!(of(&GOOD, Wanted { choices: true, ..Wanted::default() }), no_choice);
+    assert_eq!(
+        of(&Call { normaliser: &Sigmoid, ..GOOD }, Wanted { entropy: true, ..Wanted::default() }),
+        "attention: normaliser `sigmoid` cannot be used here: the entropy is that of weights which \
+         sum to one"
+    );
+    let most = (1 << 20) + 1;
+    assert_eq!(
+        of(&GOOD, Wanted { top: most, ..Wanted::default() }),
+        "attention: `top` must be at most 1048576, got 1048577"
+    );
+    assert_eq!(
+        of(&GOOD, Wanted { distances: Some(most), ..Wanted::default() }),
+        "attention: `distances` must be at most 1048576, got 1048577"
+    );
+    // The call itself is checked, too.
+    let call = Call { dims: Dims { d_k: 0, ..DIMS }, ..GOOD };
+    assert!(of(&call, Wanted::default()).contains("`d_k`"));
+}
+
 #[test]
 fn upstream_gradients() {
     let of = |d_context: &[f32], d_weights: Option<&[f32]>| {
-        reference::backward(&GOOD, q(&Q), k(&K), v(&V), d_context, d_weights)
+        reference::backward(&GOOD, q(&Q), k(&K), v(&V), d_context, d_weights.into())
     };
     // 5 queries × 2 heads × 5; 2 heads × (3·3 + 2·4).
     let right = [0.0; 50];
@@ -327,7 +608,7 @@ fn upstream_gradients() {
     // The call itself is checked first.
     let call = Call { dims: Dims { d_k: 0, ..DIMS }, ..GOOD };
     assert!(reference::forward(&call, q(&Q), k(&K), v(&V)).is_err());
-    assert!(reference::backward(&call, q(&Q), k(&K), v(&V), &right, None).is_err());
+    assert!(reference::backward(&call, q(&Q), k(&K), v(&V), &right, Upstream::NONE).is_err());
 }
 
 #[test]

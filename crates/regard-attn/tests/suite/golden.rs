@@ -53,6 +53,7 @@ fn check(case: &Case) {
             q_len,
             kv_start: b * n_heads * kv_len,
             kv_len,
+            q_offset: 0,
         })
         .collect();
     let call = Call {
@@ -92,7 +93,8 @@ fn check(case: &Case) {
     }
     let d_weights = case.flag("d_weights").then(|| case.array("d_weights").1);
     let d_weights = d_weights.as_deref();
-    let g = reference::backward(&call, q_rows, k_rows, v_rows, &context_grad, d_weights).unwrap();
+    let g = reference::backward(&call, q_rows, k_rows, v_rows, &context_grad, d_weights.into())
+        .unwrap();
 
     // Roundings that can add up, and the sizes behind each result: scores up to S, their
     // gradients up to D.

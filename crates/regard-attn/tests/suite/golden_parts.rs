@@ -3,10 +3,15 @@
 use std::collections::BTreeSet;
 
 use regard_attn::normaliser::{Entmax15, Sigmoid, Softmax, Sparsemax, Temperature};
-use regard_attn::position::NoPosition;
-use regard_attn::scope::{EdgeRows, Graph, SelfLoops};
-use regard_attn::score::{Block, BlockMut, Dot, Gat, Gatv2, Scaled, Softcap};
-use regard_attn::{Call, Dims, Item, Normaliser, Score, reference};
+use regard_attn::position::{
+    Alibi, DenseBias, Gaussian, Grid, NoPosition, Position, Quadratic, Relative2d, RelativeBias,
+    Shaw,
+};
+use regard_attn::scope::{
+    Alignment, Causal, EdgeRows, Full, Graph, PredictedCentre, Scope, SelfLoops,
+};
+use regard_attn::score::{Block, BlockMut, Dot, Gat, Gatv2, Location, Scaled, ScaledDot, Softcap};
+use regard_attn::{Call, Dims, Item, Normaliser, Rows, Score, Upstream, reference};
 use regard_testkit::{Bound, Case, Golden, close_each};
 
 use crate::problem::dense;
@@ -70,8 +75,8 @@ fn scores_and_their_gradients() {
             score.tile_backward(head, q, k, &ds[first..], kv_len, &mut dq, &mut dk, dparams);
         }
 
-        // Entries stay below 4 and norms above 1/20. A score sums up to d² products of three of them;
-        // a gradient sums its pairs, each such a sum or divided by a norm.
+        // Entries stay below 4 and norms above 1/20. A score sums up to d² products of three of
+        // them; a gradient sums its pairs, each such a sum or divided by a norm.
         let terms = 16 * (d + q_len + kv_len);
         let scale = (64 * d * d) as f64;
         same(case, "s", &pairs, Bound::f64(terms, scale));
@@ -160,7 +165,7 @@ fn attention_over_the_edges_of_a_graph() {
             position: &NoPosition,
             dropout: None,
             dims: Dims { n_heads: heads, n_kv_heads: heads, d_k: d, d_v: d },
-            items: &[Item { q_start: 0, q_len, kv_start: 0, kv_len }],
+            items: &[Item { q_start: 0, q_len, kv_start: 0, kv_len, q_offset: 0 }],
         };
         let (q_rows, k_rows) = (dense(&q, heads, d), dense(&k, heads, d));
         let out = reference::forward(&call, q_rows, k_rows, k_rows).unwrap();
@@ -178,9 +183,11 @@ fn attention_over_the_edges_of_a_graph() {
 
         let d_context = case.array("d_context").1;
         let (q, k) = (q_rows, k_rows);
-        let g = reference::backward(&call, q, k, k, &d_context, Some(&d_weights)).unwrap();
+        let g =
+            reference::backward(&call, q, k, k, &d_context, Upstream::weights(&d_weights)).unwrap();
         let d_k: Vec<f64> = g.dk.iter().zip(&g.dv).map(|(k, v)| k + v).collect();
-        // Entries up to 4: scores up to 2·d·16, gradients of scores up to d·16, in q_len·kv_len pairs.
+        // Entries up to 4: scores up to 2·d·16, gradients of scores up to d·16, in q_len·kv_len
+        // pairs.
         let terms = 16 * (d + q_len + kv_len);
         let scale = (32 * d) as f64;
         same(case, "context", &out.context, Bound::f64(terms, 4.0 * scale));
@@ -192,4 +199,182 @@ fn attention_over_the_edges_of_a_graph() {
         tried += 1;
     }
     assert_eq!(tried, 4);
+}
+
+#[test]
+fn buckets_of_distances() {
+    let golden = Golden::load("parts");
+    let mut tried = 0;
+    for case in golden.cases().iter().filter(|case| case.has_attr("buckets")) {
+        let bias = RelativeBias::<f64> {
+            table: &[],
+            n_buckets: case.size("n_buckets"),
+            max_distance: case.size("max_distance"),
+            bidirectional: case.flag("bidirectional"),
+        };
+        let distances = case.numbers("distances");
+        let got: Vec<usize> = distances.iter().map(|d| bias.bucket(*d as i64)).collect();
+        assert_eq!(got, case.sizes("buckets"), "{}", case.name());
+        tried += 1;
+    }
+    assert_eq!(tried, 6);
+}
+
+/// The rows of an array `[heads, len, width]`.
+fn by_head(data: &[f64], len: usize, width: usize) -> Rows<'_, f64> {
+    Rows { data, row_stride: width, head_stride: len * width }
+}
+
+/// `[len, heads, width]` as `[heads, len, width]`.
+fn heads_first(x: &[f64], heads: usize, width: usize) -> Vec<f64> {
+    let rows = |head| x.chunks_exact(width).skip(head).step_by(heads);
+    (0..heads).flat_map(rows).flatten().copied().collect()
+}
+
+/// Arrays of a case one behind the other, those that it lacks left out.
+fn joined(case: &Case, names: &[&str]) -> Vec<f64> {
+    let arrays = names.iter().filter_map(|name| case.optional_array(name));
+    arrays.flat_map(|(_, data)| data).collect()
+}
+
+/// Holds a call of one item to what a case says of contexts, weights and all gradients. `params`
+/// are those of the position, or of the score where that is what the case is about; scores are at
+/// most `largest`.
+fn check_call(case: &Case, call: &Call<'_, f64>, largest: f64, params: &[&str]) {
+    let Dims { n_heads: heads, d_k, d_v, .. } = call.dims;
+    let Item { q_len, kv_len, .. } = call.items[0];
+    let of = |name: &str| case.optional_array(name).map(|(_, data)| data);
+    let (q, v) = (case.array("q").1, case.array("v").1);
+    // Where the score has keys of its own, these would show.
+    let k = of("k").unwrap_or_else(|| vec![f64::NAN; heads * kv_len * d_k]);
+    let rows = (by_head(&q, q_len, d_k), by_head(&k, kv_len, d_k), by_head(&v, kv_len, d_v));
+    let out = reference::forward(call, rows.0, rows.1, rows.2).unwrap();
+    // Upstream gradients are `[heads, q_len, d_v]` there and `[q_len, heads, d_v]` here.
+    let d_context = heads_first(&case.array("d_context").1, q_len, d_v);
+    let d_weights = case.array("d_weights").1;
+    let upstream = Upstream::weights(&d_weights);
+    let g = reference::backward(call, rows.0, rows.1, rows.2, &d_context, upstream).unwrap();
+
+    // A weight is off by the roundings of its score, of which those of d_k products and of the
+    // exponential; values, upstream gradients and vectors are below 4.
+    let terms = 16 * (d_k + kv_len);
+    let on_weights = Bound::f64(terms, largest);
+    same(case, "weights", &out.weights, on_weights);
+    let context = heads_first(&out.context, heads, d_v);
+    same(case, "context", &context, Bound::f64(terms, 8.0 * kv_len as f64 * largest));
+    // Gradients of scores up to d_v·4·8 and their factors up to `largest`, over all pairs.
+    let scale = (32 * d_v * q_len * kv_len) as f64 * largest * largest;
+    let bound = Bound::f64(terms, scale);
+    same(case, "d_q", &heads_first(&g.dq, heads, d_k), bound);
+    same(case, "d_v", &heads_first(&g.dv, heads, d_v), bound);
+    if of("k").is_some() {
+        same(case, "d_k", &heads_first(&g.dk, heads, d_k), bound);
+    } else {
+        assert!(g.dk.iter().all(|d| *d == 0.0));
+    }
+    let got = [g.dscore_params, g.dposition_params].concat();
+    let names: Vec<String> = params.iter().map(|name| format!("d_{name}")).collect();
+    let names: Vec<&str> = names.iter().map(|name| &name[..]).collect();
+    let want = joined(case, &names);
+    if let Err(message) = close_each(&got, &want, |_| bound) {
+        panic!("{}, gradients of {params:?}: {message}", case.name());
+    }
+}
+
+#[test]
+fn positions_and_their_gradients() {
+    let golden = Golden::load("parts");
+    let mut tried = BTreeSet::new();
+    for case in golden.cases().iter().filter(|case| case.has_attr("position")) {
+        let ((shape, _), (v_shape, v)) = (case.array("q"), case.array("v"));
+        let [heads, q_len, d_k] = shape[..].try_into().unwrap();
+        let (kv_len, d_v) = (v_shape[1], v.len() / v_shape[0] / v_shape[1]);
+        let names = ["params", "keys_table", "values_table", "rows_table", "columns_table"];
+        let params = joined(case, &[&names[..], &["centres", "sigma"]].concat());
+        let len = |name| case.optional_array(name).map_or(0, |(_, data)| data.len());
+        let scale = 1.0 / (d_k as f64).sqrt();
+        let grid = || Grid::padded(case.size("width"), case.size("pad"));
+        let mut largest = 16.0 * d_k as f64;
+        let position: Box<dyn Position<f64> + '_> = match case.text("position") {
+            "relative_bias" => Box::new(RelativeBias {
+                table: &params,
+                n_buckets: case.size("n_buckets"),
+                max_distance: case.size("max_distance"),
+                bidirectional: case.flag("bidirectional"),
+            }),
+            "alibi" => {
+                let alibi = Alibi::new(heads);
+                let slopes = case.numbers("slopes");
+                // Powers of two, but for a unit in the last place of the exponential.
+                close_each(alibi.slopes(), &slopes, |_| Bound::f64(1, 1.0)).unwrap();
+                Box::new(alibi)
+            }
+            "shaw" => {
+                let (keys, values) = params.split_at(len("keys_table"));
+                largest *= 2.0;
+                Box::new(Shaw { keys, values, radius: case.size("radius"), scale })
+            }
+            "relative_2d" => {
+                let (rows, columns) = params.split_at(len("rows_table"));
+                let radius = case.size("radius");
+                largest *= 2.0;
+                Box::new(Relative2d { rows, columns, radius, grid: grid(), scale })
+            }
+            "quadratic" => {
+                // α below 1.2, distances up to 4 and shifts up to 1.2.
+                largest += 1.2 * (4.0 * 4.0 * 2.0 + 2.0 * 1.2 * 8.0);
+                Box::new(Quadratic { params: &params, grid: grid() })
+            }
+            "gaussian" => Box::new(Gaussian::new(&params, &[q_len])),
+            "dense_bias" => {
+                let sizes = case.sizes("sizes")[..].try_into().unwrap();
+                Box::new(DenseBias { data: &params, sizes })
+            }
+            name => panic!("position {name}"),
+        };
+        let centres = &[&params[..params.len().saturating_sub(1)]][..];
+        let scope: Box<dyn Scope + '_> = if case.has_attr("window") {
+            Box::new(PredictedCentre { centres, radius: case.size("window") })
+        } else if case.has_attr("causal") {
+            Box::new(Causal { alignment: Alignment::TopLeft })
+        } else {
+            Box::new(Full)
+        };
+        let q_offset = if case.has_attr("q_offset") { case.size("q_offset") } else { 0 };
+        let call = Call {
+            score: &ScaledDot::new(d_k),
+            normaliser: &Softmax,
+            scope: &*scope,
+            position: &*position,
+            dropout: None,
+            dims: Dims { n_heads: heads, n_kv_heads: heads, d_k, d_v },
+            items: &[Item { q_start: 0, q_len, kv_start: 0, kv_len, q_offset }],
+        };
+        check_call(case, &call, largest, &[&names[..], &["centres", "sigma"]].concat());
+        tried.insert(case.name().to_owned());
+    }
+    assert_eq!(tried.len(), 15);
+}
+
+#[test]
+fn location_and_its_gradients() {
+    let golden = Golden::load("parts");
+    let mut tried = 0;
+    for case in golden.cases().iter().filter(|case| case.has_attr("location")) {
+        let ((shape, _), (v_shape, _)) = (case.array("q"), case.array("v"));
+        let [heads, q_len, d_k] = shape[..].try_into().unwrap();
+        let (_, table) = case.array("params");
+        let call = Call {
+            score: &Location { table: &table, max_len: case.size("location"), d_k },
+            normaliser: &Softmax,
+            scope: &Full,
+            position: &NoPosition,
+            dropout: None,
+            dims: Dims { n_heads: heads, n_kv_heads: heads, d_k, d_v: v_shape[2] },
+            items: &[Item { q_start: 0, q_len, kv_start: 0, kv_len: v_shape[1], q_offset: 0 }],
+        };
+        check_call(case, &call, 16.0 * d_k as f64, &["params"]);
+        tried += 1;
+    }
+    assert_eq!(tried, 2);
 }

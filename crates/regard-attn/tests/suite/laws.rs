@@ -2,14 +2,18 @@
 
 use proptest::prelude::*;
 use regard_attn::normaliser::Softmax;
-use regard_attn::position::{NoPosition, Rotary, RotaryLayout};
+use regard_attn::position::{
+    Chain, DenseBias, Gaussian, NoPosition, Position, Rotary, RotaryLayout,
+};
 use regard_attn::reference::{Gradients, Reference, backward, forward};
-use regard_attn::scope::{Alignment, And, Causal, Full, Lengths, Window};
+use regard_attn::scope::{Alignment, And, Causal, Full, Lengths, PredictedCentre, Window};
 use regard_attn::score::{Dot, ScaledDot};
-use regard_attn::{Call, Dims, Item, Scope};
+use regard_attn::{Call, Dims, Item, Scope, Upstream};
 use regard_testkit::{Bound, assert_close, random_vec};
 
-use crate::parts::{SCORES, n_params, scopes, score};
+use crate::parts::{
+    Fit, POSITIONS, SCORES, n_params, normalisers, position, position_params, scopes, score,
+};
 use crate::problem::{self, DIMS, ITEMS, Inputs, dense};
 
 #[test]
@@ -75,8 +79,17 @@ impl SelfAttention {
     }
 
     fn run_items(&self, scope: &dyn Scope, items: &[Item]) -> (Reference<f64>, Gradients<f64>) {
+        self.run_at(scope, items, &NoPosition)
+    }
+
+    fn run_at(
+        &self,
+        scope: &dyn Scope,
+        items: &[Item],
+        position: &dyn Position<f64>,
+    ) -> (Reference<f64>, Gradients<f64>) {
         let score = ScaledDot::new(self.dims.d_k);
-        let call = self.call(scope, items, &score);
+        let call = Call { position, ..self.call(scope, items, &score) };
         let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
         let (q, k, v) = (
             dense(&self.q, n_heads, d_k),
@@ -85,7 +98,7 @@ impl SelfAttention {
         );
         let out = forward(&call, q, k, v).unwrap();
         let d_context = random_vec(31, out.context.len());
-        let g = backward(&call, q, k, v, &d_context, None).unwrap();
+        let g = backward(&call, q, k, v, &d_context, Upstream::NONE).unwrap();
         (out, g)
     }
 
@@ -107,7 +120,7 @@ fn causal_attention_of_a_prefix_is_the_prefix_of_attention() {
         assert_eq!(out.context[..], want.context[..len * 10]);
     }
     // One new query against the keys so far, as a decoder does it.
-    let last = Item { q_start: 10, q_len: 1, kv_start: 0, kv_len: 11 };
+    let last = Item { q_start: 10, q_len: 1, kv_start: 0, kv_len: 11, q_offset: 0 };
     let (out, _) = whole.run_items(&Causal { alignment: Alignment::BottomRight }, &[last]);
     assert_eq!(out.context[..], want.context[100..]);
 }
@@ -119,6 +132,162 @@ fn a_window_as_wide_as_the_sequence_is_full_and_one_behind_it_is_causal() {
     assert_eq!(x.run(&Window { left: usize::MAX, right: 0 }), x.run(&Causal::square()));
     // The narrowest window is each token's own value.
     assert_eq!(x.run(&Window { left: 0, right: 0 }).0.context, x.v);
+}
+
+/// One item of eleven tokens, two heads of an even width.
+const LINE: Fit<'static> =
+    Fit { dims: Dims { n_heads: 2, n_kv_heads: 2, d_k: 4, d_v: 3 }, q_lens: &[11], kv_lens: &[11] };
+
+#[test]
+fn a_window_as_wide_as_the_sequence_is_full_with_every_position() {
+    let (x, items) = (SelfAttention::new(1, 11, LINE.dims), Item::packed(&[11]));
+    let wide = Window { left: 10, right: 10 };
+    for name in POSITIONS {
+        let params = position_params(name, LINE);
+        let position = position(name, &params, LINE);
+        let full = x.run_at(&Full, &items, &*position);
+        assert_eq!(x.run_at(&wide, &items, &*position), full, "{name}");
+        // Only the widest is: the ends of the narrower one see a key less.
+        let narrow = Window { left: 9, right: 10 };
+        assert_ne!(x.run_at(&narrow, &items, &*position), full, "{name}");
+    }
+}
+
+#[test]
+fn cached_steps_are_the_full_pass_with_every_position() {
+    let (x, whole) = (SelfAttention::new(1, 11, LINE.dims), Item::packed(&[11]));
+    let width = LINE.dims.n_heads * LINE.dims.d_v;
+    let causal = Causal { alignment: Alignment::TopLeft };
+    for name in POSITIONS {
+        let params = position_params(name, LINE);
+        let full = {
+            let position = position(name, &params, LINE);
+            x.run_at(&causal, &whole, &*position).0
+        };
+        // One token at a time, or several after the first few.
+        for chunks in [&[1; 11][..], &[4, 1, 3, 3], &[11]] {
+            let mut start = 0;
+            for &q_len in chunks {
+                let end = start + q_len;
+                let step =
+                    [Item { q_start: start, q_len, kv_start: 0, kv_len: end, q_offset: start }];
+                // What counts queries from the item's start, whatever their position, is cut.
+                let cut: Vec<f64>;
+                let given;
+                let gaussian;
+                let of_distance = position(name, &params, LINE);
+                let position: &dyn Position<f64> = match name {
+                    "gaussian" => {
+                        cut = [&params[start..end], &params[11..]].concat();
+                        gaussian = Gaussian::new(&cut, &[q_len]);
+                        &gaussian
+                    }
+                    "dense_bias" => {
+                        // [heads, 12, 11]
+                        let rows =
+                            |head: usize| &params[(head * 12 + start) * 11..(head * 12 + end) * 11];
+                        cut = [rows(0), rows(1)].concat();
+                        given = DenseBias { data: &cut, sizes: [1, 2, q_len, 11] };
+                        &given
+                    }
+                    "dense_bias:queries" => {
+                        cut = [&params[start..end], &params[11 + start..11 + end]].concat();
+                        given = DenseBias { data: &cut, sizes: [1, 2, q_len, 1] };
+                        &given
+                    }
+                    // Chains of a Gaussian, whose links are tried alone.
+                    "chain" | "chain:factors" => continue,
+                    _ => &*of_distance,
+                };
+                let (out, _) = x.run_at(&causal, &step, position);
+                assert_eq!(out.context[..], full.context[start * width..end * width], "{name}");
+                // An offset that is forgotten shows where distances count.
+                let forgotten = [Item { q_offset: 0, ..step[0] }];
+                let scope = Causal { alignment: Alignment::BottomRight };
+                let (out, _) = x.run_at(&scope, &forgotten, position);
+                let same = out.context[..] == full.context[start * width..end * width];
+                let relative = matches!(
+                    name.split(':').next().unwrap(),
+                    "rotary" | "relative_bias" | "alibi" | "shaw" | "relative_2d" | "quadratic"
+                );
+                // Before that, clipped distances may agree.
+                assert!(start < 4 || same != relative, "{name}, from {start}");
+                start = end;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chain_is_its_links_in_any_order() {
+    let (x, items) = (SelfAttention::new(1, 11, LINE.dims), Item::packed(&[11]));
+    let names = ["shaw", "gaussian", "relative_bias", "rotary", "alibi"];
+    let params = names.map(|name| position_params(name, LINE));
+    let links: Vec<_> =
+        names.iter().zip(&params).map(|(name, p)| position(name, p, LINE)).collect();
+    let order = |order: [usize; 5]| {
+        let links = order.map(|n| &*links[n]);
+        let (out, g) = x.run_at(&Causal::square(), &items, &Chain(&links));
+        let mut parts = vec![Vec::new(); 5];
+        let mut rest = &g.dposition_params[..];
+        for n in order {
+            let (own, after) = rest.split_at(params[n].len());
+            parts[n] = own.to_vec();
+            rest = after;
+        }
+        (out.context, g.dq, parts.concat())
+    };
+    let (a, b) = (order([0, 1, 2, 3, 4]), order([4, 3, 2, 1, 0]));
+    // Biases of size four and less, of 11 keys, summed in another order.
+    let bound = Bound::f64(8 * 11 + 32, 16.0);
+    assert_close(&a.0, &b.0, bound);
+    assert_close(&a.1, &b.1, bound);
+    assert_close(&a.2, &b.2, Bound::f64(8 * 121 + 32, 16.0));
+    // A chain of one is its link, and one of none is no position.
+    for (name, link) in names.iter().zip(&links) {
+        let alone = x.run_at(&Full, &items, &**link);
+        assert_eq!(x.run_at(&Full, &items, &Chain(&[&**link])), alone, "{name}");
+    }
+    assert_eq!(x.run_at(&Full, &items, &Chain(&[])), x.run(&Full));
+}
+
+#[test]
+fn local_attention_with_a_wide_window_and_a_flat_gaussian_is_global() {
+    let (len, items) = (9, Item::packed(&[9]));
+    let x = SelfAttention::new(1, len, ONE_HEAD);
+    let centres: Vec<f64> = random_vec(5, len).iter().map(|c| 4.0 + 4.0 * c).collect();
+    let scope = PredictedCentre { centres: &[&centres], radius: 9 };
+    // 1 − exp(−8²/2σ²) is below the smallest step from 1.
+    let params = [&centres[..], &[1e9]].concat();
+    let flat = Gaussian::new(&params, &[len]);
+    let (local, local_g) = x.run_at(&scope, &items, &flat);
+    let (global, global_g) = x.run(&Full);
+    assert_eq!(local, global);
+    assert_eq!((local_g.dq, local_g.dk, local_g.dv), (global_g.dq, global_g.dk, global_g.dv));
+    // Centres hardly matter: each key's slope is (j − p)/σ².
+    assert!(local_g.dposition_params[..len].iter().all(|d| d.abs() < 1e-15));
+    // A narrow one is not.
+    let params = [&centres[..], &[2.0]].concat();
+    assert_ne!(x.run_at(&scope, &items, &Gaussian::new(&params, &[len])).0.context, global.context);
+}
+
+#[test]
+fn one_head_with_identity_projections_is_the_formula() {
+    // softmax(x xᵀ / √d) x, by hand.
+    let (len, d) = (7, 3);
+    let x = random_vec(8, len * d);
+    let row = |i: usize| &x[i * d..(i + 1) * d];
+    let mut want = Vec::new();
+    for i in 0..len {
+        let products = (0..len).map(|j| row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum::<f64>());
+        let powers: Vec<f64> = products.map(|s| (s / (d as f64).sqrt()).exp()).collect();
+        let total: f64 = powers.iter().sum();
+        want.extend((0..d).map(|c| (0..len).map(|j| powers[j] / total * row(j)[c]).sum::<f64>()));
+    }
+    let dims = Dims { n_heads: 1, n_kv_heads: 1, d_k: d, d_v: d };
+    let self_attention = SelfAttention { dims, len, q: x.clone(), k: x.clone(), v: x.clone() };
+    let (out, _) = self_attention.run(&Full);
+    assert_close(&out.context, &want, Bound::f64(4 * (len + d) + 16, 2.0));
 }
 
 #[test]
@@ -143,7 +312,9 @@ fn outside_the_window_nothing_matters() {
 fn heads_are_attentions_of_their_own() {
     let Dims { n_heads, d_k, d_v, .. } = problem::DIMS;
     for name in SCORES {
-        let params = random_vec(4, n_params(name, n_heads, d_k));
+        // A table of places serves one key head; here each head has its own.
+        let tables = if name == "location" { n_heads } else { 1 };
+        let params = random_vec(4, tables * n_params(name, n_heads, d_k));
         let len = 5;
         let dims = Dims { n_kv_heads: n_heads, ..problem::DIMS };
         let x = SelfAttention::new(1, len, dims);
@@ -204,13 +375,14 @@ fn an_item_alone_is_the_item_in_its_batch() {
     let (left, right) = (2, 1);
     // Padded to 4 rows each, with 4, 1 and 3 real ones.
     let (batch, _) = {
-        let items: Vec<Item> =
-            [0, 4, 8].map(|s| Item { q_start: s, q_len: 4, kv_start: s, kv_len: 4 }).to_vec();
+        let items: Vec<Item> = [0, 4, 8]
+            .map(|s| Item { q_start: s, q_len: 4, kv_start: s, kv_len: 4, q_offset: 0 })
+            .to_vec();
         let lengths = Lengths { kv: &[4, 1, 3] };
         whole.run_items(&And(&[&Window { left, right }, &lengths]), &items)
     };
     for (n, len) in [4, 1, 3].into_iter().enumerate() {
-        let item = Item { q_start: 4 * n, q_len: len, kv_start: 4 * n, kv_len: len };
+        let item = Item { q_start: 4 * n, q_len: len, kv_start: 4 * n, kv_len: len, q_offset: 0 };
         let (alone, _) = whole.run_items(&Window { left, right }, &[item]);
         assert_eq!(alone.context[..], batch.context[8 * n..8 * n + 2 * len]);
         assert_eq!(alone.lse[..], batch.lse[4 * n..4 * n + len]);
@@ -236,7 +408,7 @@ fn the_layout_of_the_arrays_does_not_matter() {
     let out = forward(&call, rows(&q), rows(&k), rows(&v)).unwrap();
     assert_eq!(out, want);
     let d_context = random_vec(31, out.context.len());
-    let g = backward(&call, rows(&q), rows(&k), rows(&v), &d_context, None).unwrap();
+    let g = backward(&call, rows(&q), rows(&k), rows(&v), &d_context, Upstream::NONE).unwrap();
     assert_eq!(g, want_g);
 }
 
@@ -277,6 +449,51 @@ proptest! {
         assert_close(&da.dq, &db.dq, bound);
         assert_close(&permuted(&da.dk, 3), &db.dk, bound);
         assert_close(&permuted(&da.dv, 2), &db.dv, bound);
+    }
+
+    /// The same with every score and normaliser that draws nothing, and a bias that the keys keep.
+    #[test]
+    fn permuted_keys_change_nothing_whatever_the_parts(len in 1usize..7, seed in 0u64..1000) {
+        let dims = Dims { n_heads: 2, n_kv_heads: 2, d_k: 3, d_v: 2 };
+        let x = SelfAttention::new(seed, len, dims);
+        let mut order: Vec<usize> = (0..len).collect();
+        regard_tensor::Key::new(seed).shuffle(&mut order);
+        let permuted = |x: &[f64], width: usize| -> Vec<f64> {
+            order.iter().flat_map(|j| x[j * width..(j + 1) * width].to_vec()).collect()
+        };
+        let (k, v) = (permuted(&x.k, 6), permuted(&x.v, 4));
+        let bias = random_vec(seed + 9, len);
+        let of_keys = permuted(&bias, 1);
+        let items = Item::packed(&[len]);
+        for name in SCORES.into_iter().filter(|name| *name != "location") {
+            let params = random_vec(4, n_params(name, 2, 3));
+            let score = score(name, &params, 3);
+            for normaliser in normalisers().iter().filter(|n| n.name() != "sampled") {
+                let run = |k: &[f64], v: &[f64], bias: &[f64]| {
+                    let position = DenseBias { data: bias, sizes: [1, 1, 1, len] };
+                    let call = Call {
+                        normaliser: &**normaliser,
+                        dims,
+                        items: &items,
+                        ..problem::call(&*score, &Full, &position, None)
+                    };
+                    let (q, k, v) = (dense(&x.q, 2, 3), dense(k, 2, 3), dense(v, 2, 2));
+                    let out = forward(&call, q, k, v).unwrap();
+                    let d_context = random_vec(31, out.context.len());
+                    let g = backward(&call, q, k, v, &d_context, Upstream::NONE).unwrap();
+                    (out, g)
+                };
+                let ((a, da), (b, db)) = (run(&x.k, &x.v, &bias), run(&k, &v, &of_keys));
+                // Scores up to 9 + 1, and as weights of the identity; their gradients with factors
+                // up to 3.
+                let bound = Bound::f64(8 * len + 64, 40.0);
+                assert_close(&a.context, &b.context, bound);
+                assert_close(&da.dq, &db.dq, bound);
+                assert_close(&permuted(&da.dk, 6), &db.dk, bound);
+                assert_close(&permuted(&da.dv, 4), &db.dv, bound);
+                assert_close(&permuted(&da.dposition_params, 1), &db.dposition_params, bound);
+            }
+        }
     }
 
     /// With rotary position, only distances count: moving all tokens on changes nothing.

@@ -4,7 +4,7 @@ use regard_attn::position::NoPosition;
 use regard_attn::reference::{Gradients, Reference, backward, forward};
 use regard_attn::scope::{Alignment, Causal, Window};
 use regard_attn::score::Dot;
-use regard_attn::{At, Call, Scope};
+use regard_attn::{At, Call, Scope, Upstream};
 use regard_testkit::random_vec;
 
 use crate::parts::{SCORES, normalisers, positions, scopes, score};
@@ -17,7 +17,15 @@ fn run(call: &Call<'_, f64>, inputs: &Inputs) -> (Reference<f64>, Gradients<f64>
     let out = forward(call, q, k, v).unwrap();
     let (d_context, d_weights) =
         (random_vec(21, out.context.len()), random_vec(22, out.weights.len()));
-    let g = backward(call, q, k, v, &d_context, Some(&d_weights)).unwrap();
+    let d_key_sums = random_vec(23, call.dims.n_heads * call.n_keys());
+    let d_entropy = random_vec(24, out.lse.len());
+    let upstream = Upstream {
+        weights: Some(&d_weights),
+        key_sums: Some(&d_key_sums),
+        entropy: call.normaliser.rows_sum_to_one().then_some(&d_entropy),
+        log_prob: None,
+    };
+    let g = backward(call, q, k, v, &d_context, upstream).unwrap();
     (out, g)
 }
 
@@ -25,7 +33,7 @@ fn run(call: &Call<'_, f64>, inputs: &Inputs) -> (Reference<f64>, Gradients<f64>
 fn unseen(scope: &dyn Scope) -> impl Iterator<Item = usize> {
     let mut rows = Vec::new();
     for (n, item) in ITEMS.iter().enumerate() {
-        let at = At { item: n, head: 0, q_len: item.q_len, kv_len: item.kv_len };
+        let at = At { item: n, head: 0, q_len: item.q_len, kv_len: item.kv_len, q_offset: 0 };
         let unseen = (0..item.kv_len).filter(|j| (0..item.q_len).all(|i| !scope.allows(at, i, *j)));
         rows.extend(unseen.map(|j| item.kv_start + j));
     }
@@ -110,6 +118,7 @@ fn gradients_at_forbidden_weights_are_not_read() {
     let dirty: Vec<f64> =
         clean.iter().zip(&out.weights).map(|(d, a)| if *a == 0.0 { NAN } else { *d }).collect();
     assert!(dirty.iter().any(|d| d.is_nan()));
-    let of = |d_weights| backward(&call, q, k, v, &d_context, Some(d_weights)).unwrap();
+    let of =
+        |d_weights| backward(&call, q, k, v, &d_context, Upstream::weights(d_weights)).unwrap();
     assert_eq!(of(&clean), of(&dirty));
 }

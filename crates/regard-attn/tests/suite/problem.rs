@@ -9,9 +9,13 @@ use regard_testkit::random_vec;
 pub(crate) const DIMS: Dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 4, d_v: 3 };
 
 pub(crate) const ITEMS: [Item; 2] = [
-    Item { q_start: 1, q_len: 3, kv_start: 7, kv_len: 5 },
-    Item { q_start: 5, q_len: 4, kv_start: 2, kv_len: 2 },
+    Item { q_start: 1, q_len: 3, kv_start: 7, kv_len: 5, q_offset: 0 },
+    Item { q_start: 5, q_len: 4, kv_start: 2, kv_len: 2, q_offset: 0 },
 ];
+
+/// The same items, their queries further on.
+pub(crate) const LATER: [Item; 2] =
+    [Item { q_offset: 2, ..ITEMS[0] }, Item { q_offset: 1, ..ITEMS[1] }];
 
 pub(crate) const Q_ROWS: usize = 9;
 pub(crate) const KV_ROWS: usize = 12;

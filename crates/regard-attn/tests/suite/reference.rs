@@ -1,14 +1,19 @@
 //! The reference: its gradients are those of its forward pass, for every combination of parts.
 
+use regard_attn::normaliser::Softmax;
 use regard_attn::position::{NoPosition, Rotary, RotaryLayout};
 use regard_attn::scope::{Full, Lengths};
 use regard_attn::score::Dot;
-use regard_attn::{Call, Dims, Dropout, Item, Rows, reference};
+use regard_attn::{
+    Call, Dims, Dropout, Item, Normaliser, Rows, Scope, Streaming, Upstream, Wanted, reference,
+};
 use regard_tensor::Key;
 use regard_testkit::{Bound, assert_close, check_gradient, check_gradients_of, random_vec};
 
-use crate::parts::{SCORES, normalisers, positions, scopes, score};
-use crate::problem::{DIMS, ITEMS, Inputs, KV_ROWS, Q_ROWS, call};
+use crate::parts::{
+    POSITIONS, PROBLEM, SCORES, normalisers, position, position_params, scopes, score,
+};
+use crate::problem::{DIMS, ITEMS, Inputs, KV_ROWS, LATER, Q_ROWS, call, dense};
 
 /// Σ x_n u_n
 fn inner(x: &[f64], u: &[f64]) -> f64 {
@@ -21,51 +26,170 @@ fn padded(mut gradient: Vec<f64>, rows: usize, row: usize) -> Vec<f64> {
     gradient
 }
 
+/// What a loss looks at beside the contexts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Weights,
+    KeySums,
+    Entropy,
+    LogProb,
+}
+
+use Look::{Entropy, KeySums, LogProb, Weights};
+
+/// The parts of a call by name, with the numbers that it runs on.
+struct Parts<'a> {
+    score: &'a str,
+    normaliser: &'a dyn Normaliser<f64>,
+    scope: &'a dyn Scope,
+    position: &'a str,
+    dropout: Option<Dropout>,
+    items: &'a [Item],
+    looks: &'a [Look],
+}
+
+impl Parts<'_> {
+    /// Hands the call of these parts, with these parameters, to `f`.
+    fn with<R>(
+        &self,
+        score_params: &[f64],
+        position_params: &[f64],
+        f: impl FnOnce(&Call<'_, f64>) -> R,
+    ) -> R {
+        let score = score(self.score, score_params, DIMS.d_k);
+        let position = position(self.position, position_params, PROBLEM);
+        let call = call(&*score, self.scope, &*position, self.dropout);
+        f(&Call { normaliser: self.normaliser, items: self.items, ..call })
+    }
+
+    /// Holds every gradient of the call to central differences.
+    fn check(&self) {
+        let looks = |at| self.looks.contains(&at);
+        let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
+        let Inputs { q, k, v, params } = Inputs::new(self.score);
+        let of_position = position_params(self.position, PROBLEM);
+        let wanted = Wanted {
+            key_sums: looks(KeySums),
+            entropy: looks(Entropy),
+            choices: looks(LogProb),
+            ..Wanted::default()
+        };
+        // The upstream gradients, which are the factors of the loss.
+        let sizes = self.with(&params, &of_position, |call| {
+            [
+                call.n_queries() * n_heads * d_v,
+                call.weight_offsets()[ITEMS.len()],
+                n_heads * call.n_keys(),
+                n_heads * call.n_queries(),
+            ]
+        });
+        let d_context = random_vec(11, sizes[0]);
+        let d_weights = looks(Weights).then(|| random_vec(12, sizes[1]));
+        let d_key_sums = looks(KeySums).then(|| random_vec(13, sizes[2]));
+        let d_entropy = looks(Entropy).then(|| random_vec(14, sizes[3]));
+        let d_log_prob = looks(LogProb).then(|| random_vec(15, sizes[3]));
+        let upstream = Upstream {
+            weights: d_weights.as_deref(),
+            key_sums: d_key_sums.as_deref(),
+            entropy: d_entropy.as_deref(),
+            log_prob: d_log_prob.as_deref(),
+        };
+        let loss = |q: &[f64], k: &[f64], v: &[f64], params: &[f64], of_position: &[f64]| {
+            self.with(params, of_position, |call| {
+                let (q, k) = (dense(q, n_heads, d_k), dense(k, n_kv_heads, d_k));
+                let out = reference::forward(call, q, k, dense(v, n_kv_heads, d_v)).unwrap();
+                let said = reference::summarise(call, q, k, wanted).unwrap();
+                [
+                    (&out.weights, upstream.weights),
+                    (&said.key_sums, upstream.key_sums),
+                    (&said.entropy, upstream.entropy),
+                    (&said.log_prob, upstream.log_prob),
+                ]
+                .iter()
+                .map(|(x, d)| d.map_or(0.0, |d| inner(x, d)))
+                .fold(inner(&out.context, &d_context), |a, b| a + b)
+            })
+        };
+        let g = self.with(&params, &of_position, |call| {
+            let (q, k) = (dense(&q, n_heads, d_k), dense(&k, n_kv_heads, d_k));
+            let v = dense(&v, n_kv_heads, d_v);
+            reference::backward(call, q, k, v, &d_context, upstream).unwrap()
+        });
+        let what = |name: &str| {
+            let (scope, position, looks) = (self.scope, self.position, self.looks);
+            format!(
+                "{name} ({} × {:?} × {scope:?} × {position}, {looks:?})",
+                self.score, self.normaliser
+            )
+        };
+        let names = ["q", "k", "v", "score's parameters", "position's parameters"].map(what);
+        let mut at = [q, k, v, params, of_position];
+        let mut arguments: Vec<(&str, Vec<f64>)> =
+            names.iter().zip(&mut at).map(|(name, at)| (&name[..], std::mem::take(at))).collect();
+        check_gradients_of(
+            &mut arguments,
+            |a| loss(&a[0].1, &a[1].1, &a[2].1, &a[3].1, &a[4].1),
+            &[
+                padded(g.dq, Q_ROWS, n_heads * d_k),
+                padded(g.dk, KV_ROWS, n_kv_heads * d_k),
+                padded(g.dv, KV_ROWS, n_kv_heads * d_v),
+                g.dscore_params,
+                g.dposition_params,
+            ],
+        );
+    }
+}
+
+/// Without dropout, and with it.
+fn dropouts() -> [Option<Dropout>; 2] {
+    [None, Some(Dropout { rate: 0.3, key: Key::new(5) })]
+}
+
 #[test]
 fn gradients_of_every_combination() {
-    let dropout = Some(Dropout { rate: 0.3, key: Key::new(5) });
-    // Each combination of score, scope and position meets one of these, each part all of them.
-    let rest = [(None, true), (dropout, true), (None, false)];
-    for (n, name) in SCORES.iter().enumerate() {
-        let inputs = Inputs::new(name);
-        for (s, scope) in scopes().iter().enumerate() {
-            let positions = positions();
-            let positions = positions.iter().filter(|p| p.turns() || p.name() == "none");
-            for (p, position) in positions.enumerate() {
-                let (dropout, with_weights) = rest[(n + s + p) % rest.len()];
-                let loss_of = |inputs: &Inputs, context: &[f64], weights: &[f64]| {
-                    let score = score(name, &inputs.params, DIMS.d_k);
-                    let call = call(&*score, &**scope, &**position, dropout);
-                    let out =
-                        reference::forward(&call, inputs.q(), inputs.k(), inputs.v()).unwrap();
-                    inner(&out.context, context) + inner(&out.weights, weights)
-                };
-                let score = score(name, &inputs.params, DIMS.d_k);
-                let call = call(&*score, &**scope, &**position, dropout);
-                let n_weights = *call.weight_offsets().last().unwrap();
-                let d_context = random_vec(11, call.n_queries() * DIMS.n_heads * DIMS.d_v);
-                let d_weights = random_vec(12, n_weights);
-                let zero = vec![0.0; n_weights];
-                let given = with_weights.then_some(&d_weights[..]);
-                let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
-                let g = reference::backward(&call, q, k, v, &d_context, given).unwrap();
-                let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
-                let Inputs { q, k, v, params } = inputs.clone();
-                check_gradients_of(
-                    &mut [("q", q), ("k", k), ("v", v), ("params", params)],
-                    |a| {
-                        let [q, k, v, params] = [0, 1, 2, 3].map(|n| a[n].1.clone());
-                        let inputs = Inputs { q, k, v, params };
-                        loss_of(&inputs, &d_context, given.unwrap_or(&zero))
-                    },
-                    &[
-                        padded(g.dq, Q_ROWS, n_heads * d_k),
-                        padded(g.dk, KV_ROWS, n_kv_heads * d_k),
-                        padded(g.dv, KV_ROWS, n_kv_heads * d_v),
-                        g.dscore_params,
-                    ],
-                );
+    let scopes = scopes();
+    // Each score meets each position, each position each scope, and each score each scope; parts
+    // meet each of these in turn.
+    let looks: [&[Look]; 5] =
+        [&[], &[Weights], &[KeySums], &[Weights, Entropy], &[Weights, KeySums, Entropy]];
+    for (n, score) in SCORES.into_iter().enumerate() {
+        for (p, position) in POSITIONS.into_iter().enumerate() {
+            for (s, scope) in scopes.iter().enumerate() {
+                let plain = matches!(position, "none" | "rotary");
+                if !plain && (n + p + s) % scopes.len() != 0 {
+                    continue;
+                }
+                let round = n + 2 * p + s;
+                Parts {
+                    score,
+                    normaliser: &Softmax,
+                    scope: &**scope,
+                    position,
+                    dropout: dropouts()[round % 2],
+                    items: [&ITEMS, &LATER][round / 2 % 2],
+                    looks: looks[round % looks.len()],
+                }
+                .check();
             }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_every_position_with_every_scope_and_all_that_a_loss_can_look_at() {
+    for (p, position) in POSITIONS.into_iter().enumerate() {
+        for (s, scope) in scopes().iter().enumerate() {
+            Parts {
+                // Location has keys of its own.
+                score: ["scaled_dot", "location"][(p + s) % 2],
+                normaliser: &Softmax,
+                scope: &**scope,
+                position,
+                dropout: dropouts()[(s + 1) % 2],
+                items: [&LATER, &ITEMS][p % 2],
+                looks: &[Weights, KeySums, Entropy],
+            }
+            .check();
         }
     }
 }
@@ -90,33 +214,25 @@ fn gradients_of_normalisers() {
 
 #[test]
 fn gradients_of_calls_with_every_normaliser() {
-    let inputs = Inputs::new("scaled_dot");
-    let Dims { n_heads, n_kv_heads, d_k, d_v } = DIMS;
-    for normaliser in normalisers() {
-        for scope in scopes() {
-            let score = score("scaled_dot", &[], d_k);
-            let call =
-                Call { normaliser: &*normaliser, ..call(&*score, &*scope, &NoPosition, None) };
-            let d_context = random_vec(11, call.n_queries() * n_heads * d_v);
-            let d_weights = random_vec(12, *call.weight_offsets().last().unwrap());
-            let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
-            let g = reference::backward(&call, q, k, v, &d_context, Some(&d_weights)).unwrap();
-            let Inputs { q, k, v, params } = inputs.clone();
-            check_gradients_of(
-                &mut [("q", q), ("k", k), ("v", v)],
-                |a| {
-                    let [q, k, v] = [0, 1, 2].map(|n| a[n].1.clone());
-                    let inputs = Inputs { q, k, v, params: params.clone() };
-                    let out =
-                        reference::forward(&call, inputs.q(), inputs.k(), inputs.v()).unwrap();
-                    inner(&out.context, &d_context) + inner(&out.weights, &d_weights)
-                },
-                &[
-                    padded(g.dq, Q_ROWS, n_heads * d_k),
-                    padded(g.dk, KV_ROWS, n_kv_heads * d_k),
-                    padded(g.dv, KV_ROWS, n_kv_heads * d_v),
-                ],
-            );
+    for (n, normaliser) in normalisers().iter().enumerate() {
+        for (s, scope) in scopes().iter().enumerate() {
+            let looks: &[Look] = match normaliser.streaming() {
+                Streaming::Pick { .. } => &[Weights, KeySums, Entropy, LogProb],
+                _ if normaliser.rows_sum_to_one() => &[Weights, KeySums, Entropy],
+                _ => &[Weights, KeySums],
+            };
+            for position in ["none", "chain", "gaussian"] {
+                Parts {
+                    score: ["scaled_dot", "location", "gatv2"][(n + s) % 3],
+                    normaliser: &**normaliser,
+                    scope: &**scope,
+                    position,
+                    dropout: dropouts()[s % 2],
+                    items: [&ITEMS, &LATER][s / 2 % 2],
+                    looks,
+                }
+                .check();
+            }
         }
     }
 }
@@ -197,7 +313,8 @@ fn a_query_with_nothing_allowed_has_zero_everything() {
         let d_context = random_vec(1, out.context.len());
         let d_weights = random_vec(2, out.weights.len());
         let (q, k, v) = (inputs.q(), inputs.k(), inputs.v());
-        let g = reference::backward(&call, q, k, v, &d_context, Some(&d_weights)).unwrap();
+        let g =
+            reference::backward(&call, q, k, v, &d_context, Upstream::weights(&d_weights)).unwrap();
         let item = ITEMS[1];
         let zero = |rows: &[f64], start: usize, len: usize, width: usize| {
             rows[start * width..(start + len) * width].iter().all(|x| *x == 0.0)
@@ -212,20 +329,20 @@ fn a_query_with_nothing_allowed_has_zero_everything() {
 fn a_batch_without_items_or_rows_is_empty() {
     let rows = Rows { data: &[][..], row_stride: 8, head_stride: 4 };
     // The starts of items without rows may lie anywhere.
-    let nowhere = Item { q_start: 70, q_len: 0, kv_start: 80, kv_len: 0 };
+    let nowhere = Item { q_start: 70, q_len: 0, kv_start: 80, kv_len: 0, q_offset: 0 };
     for items in [&[][..], &[nowhere]] {
         let call = Call { items, ..call(&Dot, &Full, &NoPosition, None) };
         let out = reference::forward(&call, rows, rows, rows).unwrap();
         assert!(out.context.is_empty() && out.lse.is_empty() && out.weights.is_empty());
-        let g = reference::backward(&call, rows, rows, rows, &[], Some(&[])).unwrap();
+        let g = reference::backward(&call, rows, rows, rows, &[], Upstream::weights(&[])).unwrap();
         assert!(g.dq.is_empty() && g.dk.is_empty() && g.dv.is_empty());
     }
     // Queries without keys.
-    let lonely = Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 0 };
+    let lonely = Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 0, q_offset: 0 };
     let call = Call { items: &[lonely], ..call(&Dot, &Full, &NoPosition, None) };
     let q = Rows { data: &[1.0; 16][..], ..rows };
     let out = reference::forward(&call, q, rows, rows).unwrap();
     assert_eq!((out.context, out.lse), (vec![0.0; 12], vec![f64::NEG_INFINITY; 4]));
-    let g = reference::backward(&call, q, rows, rows, &[1.0; 12], None).unwrap();
+    let g = reference::backward(&call, q, rows, rows, &[1.0; 12], Upstream::NONE).unwrap();
     assert_eq!(g.dq, [0.0; 16]);
 }

@@ -106,7 +106,7 @@ proptest! {
         tile in (0.0..1.0, 0.0..1.0, 0.0..1.0, 0.0..1.0),
         len in 0.0..1.0,
     ) {
-        let at = At { item: 0, head: 0, q_len, kv_len };
+        let at = At { item: 0, head: 0, q_len, kv_len, q_offset: 0 };
         let len = (len * (kv_len + 1) as f64) as usize;
         let (queries, keys) = (part(q_len, tile.0, tile.1), part(kv_len, tile.2, tile.3));
         check_all(at, queries, keys, left, right, len);
@@ -126,9 +126,9 @@ fn check_shaped(
     density: f64,
     seed: u64,
 ) {
-    let item = |q_len, kv_len| Item { q_start: 0, q_len, kv_start: 0, kv_len };
+    let item = |q_len, kv_len| Item { q_start: 0, q_len, kv_start: 0, kv_len, q_offset: 0 };
     let (q_len, kv_len) = (width * rows, width * key_rows);
-    let at = At { item: 0, head: 0, q_len, kv_len };
+    let at = At { item: 0, head: 0, q_len, kv_len, q_offset: 0 };
     let (queries, keys) = (part(q_len, tile.0, tile.1), part(kv_len, tile.2, tile.3));
     let mask = coins(seed, q_len * kv_len, density);
     let edges: Vec<(usize, usize)> =
@@ -201,7 +201,7 @@ proptest! {
 #[test]
 fn a_window_in_two_dimensions_does_not_wrap() {
     let (width, height) = (5, 4);
-    let at = At { item: 0, head: 0, q_len: 20, kv_len: 20 };
+    let at = At { item: 0, head: 0, q_len: 20, kv_len: 20, q_offset: 0 };
     for radius in 0..6 {
         let window = Window2d { width, radius };
         for (i, j) in (0..20).flat_map(|i| (0..20).map(move |j| (i, j))) {
@@ -220,7 +220,7 @@ fn a_window_in_two_dimensions_does_not_wrap() {
 
 #[test]
 fn a_centre_that_moves_along_is_a_window() {
-    let at = At { item: 0, head: 0, q_len: 9, kv_len: 9 };
+    let at = At { item: 0, head: 0, q_len: 9, kv_len: 9, q_offset: 0 };
     let centres: Vec<f64> = (0..9).map(|i| f64::from(i) + 0.75).collect();
     for radius in [0, 2, 8, usize::MAX] {
         let (window, predicted) = (
@@ -238,7 +238,7 @@ fn a_centre_that_moves_along_is_a_window() {
 
 #[test]
 fn documents_and_blocks_are_items_of_their_own() {
-    let at = At { item: 0, head: 0, q_len: 8, kv_len: 8 };
+    let at = At { item: 0, head: 0, q_len: 8, kv_len: 8, q_offset: 0 };
     let documents = Documents::from_lengths(&[&[3, 3, 2]]);
     let blocks = Blocks { size: 3 };
     assert!((0..8).all(|i| (0..8).all(|j| documents.allows(at, i, j) == blocks.allows(at, i, j))));
@@ -253,7 +253,7 @@ fn one_mask_or_graph_serves_all_items() {
     let rows = EdgeRows::new(2, &[(1, 1), (0, 0), (1, 0)]).unwrap();
     let (graph, graphs) = ([rows.csr()], [rows.csr(), rows.csr()]);
     let self_loops = SelfLoops::AsGiven;
-    let items = [Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 3 }; 2];
+    let items = [Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 3, q_offset: 0 }; 2];
     let scopes: [&dyn Scope; 4] = [
         &Given { allowed: &one },
         &Given { allowed: &each },
@@ -263,7 +263,7 @@ fn one_mask_or_graph_serves_all_items() {
     for scope in scopes {
         scope.check(&items).unwrap();
         for item in 0..2 {
-            let at = At { item, head: 0, q_len: 2, kv_len: 3 };
+            let at = At { item, head: 0, q_len: 2, kv_len: 3, q_offset: 0 };
             let seen: Vec<bool> = (0..6).map(|n| scope.allows(at, n / 3, n % 3)).collect();
             assert_eq!(seen, mask, "{scope:?}");
         }
@@ -285,7 +285,7 @@ fn weights_by_column_come_back_in_the_order_of_the_edges() {
 #[test]
 fn hints_agree_with_allows_on_every_small_tile() {
     for (q_len, kv_len) in [(1, 1), (3, 3), (4, 2), (2, 5)] {
-        let at = At { item: 0, head: 0, q_len, kv_len };
+        let at = At { item: 0, head: 0, q_len, kv_len, q_offset: 0 };
         for q0 in 0..q_len {
             for q1 in q0 + 1..=q_len {
                 for k0 in 0..kv_len {
@@ -302,7 +302,7 @@ fn hints_agree_with_allows_on_every_small_tile() {
 
 #[test]
 fn a_window_as_wide_as_the_item_is_full() {
-    let at = At { item: 0, head: 0, q_len: 5, kv_len: 7 };
+    let at = At { item: 0, head: 0, q_len: 5, kv_len: 7, q_offset: 0 };
     for window in [Window { left: 4, right: 6 }, Window { left: usize::MAX, right: usize::MAX }] {
         assert!((0..5).all(|i| (0..7).all(|j| window.allows(at, i, j))));
         assert_eq!(window.tile(at, 0..5, 0..7), Coverage::Whole);
@@ -322,5 +322,5 @@ fn scopes_say_what_they_allow() {
          only, no padding"
     );
     assert_eq!(Full.describe(), "full");
-    scope.check(&[Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 1 }]).unwrap();
+    scope.check(&[Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 1, q_offset: 0 }]).unwrap();
 }

@@ -1,0 +1,54 @@
+//! Tiles of what depends on the distance of key and query alone.
+
+use regard_tensor::Real;
+
+use crate::TileAt;
+
+/// The distances j − p_i of a tile: `len` of them, from `first` on, in ascending order. Row i holds
+/// those from index `start(i)` on, one for each key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Diagonals {
+    first: i64,
+    rows: usize,
+    columns: usize,
+}
+
+impl Diagonals {
+    /// `None` for a tile without pairs.
+    pub(super) fn new(tile: &TileAt) -> Option<Self> {
+        let (rows, columns) = (tile.queries.len(), tile.keys.len());
+        if rows == 0 || columns == 0 {
+            return None;
+        }
+        let last = tile.position(tile.queries.end - 1);
+        Some(Self { first: tile.keys.start as i64 - last as i64, rows, columns })
+    }
+
+    /// Every distance.
+    pub(super) fn distances(self) -> impl Iterator<Item = i64> {
+        (self.first..).take(self.rows + self.columns - 1)
+    }
+
+    /// `out[i·stride + j] += value(j − p_i)`
+    pub(super) fn add<T: Real>(self, out: &mut [T], stride: usize, value: impl FnMut(i64) -> T) {
+        let values: Vec<T> = self.distances().map(value).collect();
+        for i in 0..self.rows {
+            let row = &mut out[i * stride..i * stride + self.columns];
+            for (out, value) in row.iter_mut().zip(&values[self.rows - 1 - i..]) {
+                *out += *value;
+            }
+        }
+    }
+
+    /// The sum of `g[i·stride + j]` over all pairs of each distance.
+    pub(super) fn sums<T: Real>(self, g: &[T], stride: usize) -> Vec<T> {
+        let mut sums = vec![T::ZERO; self.rows + self.columns - 1];
+        for i in 0..self.rows {
+            let row = &g[i * stride..i * stride + self.columns];
+            for (sum, g) in sums[self.rows - 1 - i..].iter_mut().zip(row) {
+                *sum += *g;
+            }
+        }
+        sums
+    }
+}
