@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
-use regard_attn::{AttnError, Call, Rows};
-use regard_tensor::{Buffer, Real};
+use regard_attn::score::Block;
+use regard_attn::{AttnError, Call, Rows, Streaming, TileAt, Upstream};
+use regard_tensor::kernels::reduce;
+use regard_tensor::{Buffer, Key, Real};
 
 use crate::check;
-use crate::forward::visible;
+use crate::fault::{self, Fault};
+use crate::forward::{Chosen, row_at, visible};
 use crate::gradients::{Gradients, Targets};
 use crate::kernel::product::{Left, Product};
 use crate::kernel::{dropout, padded, softmax};
@@ -14,34 +17,44 @@ use crate::pack::{self, Across, Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::Extent;
-use crate::score::{Keys, Queries, Tile};
+use crate::score::{Keys, ParamGradients, Queries, fill_forbidden, scale_tile};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
 /// added in order too. Bounds the number of such sums.
 const PARAM_SUMS: usize = 256;
 
-/// The gradients of [`forward`](crate::forward()), given `d_context = ∂L/∂c` and, where the loss also
-/// looks at the weights, `d_weights = ∂L/∂a` (before dropout, laid out as
-/// [`Output::weights`](crate::Output::weights); entries of forbidden pairs are not looked at).
+/// Bounds the elements of such sums.
+const PARAM_ELEMENTS: usize = 1 << 22;
+
+/// A unit is cut into pieces of at least so many queries, each with its own sums of gradients by key,
+/// so that several threads can share a unit; and into so many pieces at most, to bound those sums.
+const PIECE_QUERIES: usize = 512;
+const MOST_PIECES: usize = 8;
+
+/// The gradients of [`forward`](crate::forward()), given `d_context = ∂L/∂c` and what else the loss
+/// looks at.
 ///
 /// `context` and `lse` are what forward gave; the scores are computed again from q and k, and dropout
-/// is drawn again. With f_ij dropout's factor:
+/// and samples are drawn again. With p_ij the normaliser's share, w_ij position's factor on it, f_ij
+/// dropout's factor and r_ij position's value:
 ///
 /// ```text
-/// ∂L/∂v_j  = Σ_i a_ij f_ij ∂L/∂c_i
-/// ∂L/∂a_ij = f_ij v_j·∂L/∂c_i + d_weights_ij
-/// ∂L/∂s_ij = a_ij (∂L/∂a_ij − Σ_l a_il ∂L/∂a_il)        (softmax)
+/// ∂L/∂v_j  = Σ_i p_ij w_ij f_ij ∂L/∂c_i
+/// ∂L/∂a_ij = f_ij (v_j + r_ij)·∂L/∂c_i + d_weights_ij + d_key_sums_j
+/// ∂L/∂p_ij = w_ij ∂L/∂a_ij − d_entropy_i (ln p_ij + 1)
+/// ∂L/∂s_ij = p_ij (∂L/∂p_ij − Σ_l p_il ∂L/∂p_il)        (softmax)
 /// ```
 ///
-/// and then the score's and the position's own derivatives. Everything is *added* to `grads`.
-/// A query with nothing allowed gives no gradient and gets none.
+/// and then the score's and the position's own derivatives; where a key c is chosen from
+/// π = softmax(s) with entropy H, `∂L/∂s_ij = d_log_prob_i ([j = c] − π_ij) − d_entropy_i π_ij (ln π_ij + H_i)`.
+/// Everything is *added* to `grads`. A query with nothing allowed gives no gradient and gets none.
 ///
 /// Time as forward's, times about 2.5; memory beside the outputs grows with
-/// kv_len·(d_k + d_v) a thread. The bits do not depend on the number of threads.
+/// kv_len·(d_k + d_v), up to eight times a thread. The bits do not depend on the number of threads.
 ///
 /// # Errors
-/// Those of [`Call::check`]; an array of the wrong size; gradients that overlap; two items that share
-/// a query row or a key row.
+/// Those of [`Call::check`] and [`Upstream::check`]; an array of the wrong size; gradients that overlap;
+/// two items that share a query row or a key row.
 pub fn backward<T: Real>(
     call: &Call<'_, T>,
     q: Rows<'_, T>,
@@ -50,7 +63,7 @@ pub fn backward<T: Real>(
     context: Rows<'_, T>,
     lse: &[T],
     d_context: Rows<'_, T>,
-    d_weights: Option<&[T]>,
+    upstream: Upstream<'_, T>,
     grads: Gradients<'_, T>,
 ) -> Result<(), AttnError> {
     call.check(q, k, v)?;
@@ -60,41 +73,47 @@ pub fn backward<T: Real>(
     check::holds("context", context, extent)?;
     check::holds("d_context", d_context, extent)?;
     check::exactly("lse", lse, dims.n_heads * call.n_queries())?;
-    let offsets = call.weight_offsets();
-    if let Some(d_weights) = d_weights {
-        check::exactly("d_weights", d_weights, offsets[call.items.len()])?;
-    }
-    let n_params = call.score.n_params();
-    check::exactly("dparams", grads.dparams, n_params)?;
+    upstream.check(call)?;
+    check::exactly("dscore_params", grads.dscore_params, call.score.n_params())?;
+    check::exactly("dposition_params", grads.dposition_params, call.position.n_params())?;
 
     let inputs = Inputs { call, q, k, v };
     let targets = Targets::new(grads.arrays, dims, &query_rows, &key_rows)?;
-    let queries = call.query_offsets();
-    let job = Backward { inputs, context, lse, queries, d_context, d_weights, offsets, targets };
+    let job = Backward {
+        inputs,
+        context,
+        lse,
+        queries: call.query_offsets(),
+        d_context,
+        upstream,
+        weights: call.weight_offsets(),
+        keys: call.key_offsets(),
+        targets,
+    };
     let work: usize = (0..inputs.units()).map(|n| inputs.work(inputs.unit(n))).sum();
-    let per_task = inputs.units().div_ceil(PARAM_SUMS).max(1);
+    let n_params = call.score.n_params() + call.position.n_params();
+    let most = (PARAM_ELEMENTS / n_params.max(1)).clamp(1, PARAM_SUMS);
+    let per_task = inputs.units().div_ceil(most).max(1);
     let tasks = inputs.units().div_ceil(per_task);
-    let mut scratch = None;
-    let sums = plan::run(
-        &mut scratch,
-        tasks,
-        work * 5 / 2,
-        || None,
-        |scratch, task| {
-            let scratch = scratch.get_or_insert_with(|| Scratch::new(call));
-            let mut dparams = Buffer::zeroed(n_params);
-            for n in task * per_task..inputs.units().min((task + 1) * per_task) {
-                job.unit(inputs.unit(n), scratch, &mut dparams);
-            }
-            dparams
-        },
-    );
-    for sum in sums {
-        for (out, x) in grads.dparams.iter_mut().zip(sum.iter()) {
-            *out += *x;
+    let new = || Scratch::new(call);
+    let sums = plan::run(&mut new(), tasks, work * 5 / 2, new, |scratch, task| {
+        let mut dparams = ParamGradients::zeros(call);
+        for n in task * per_task..inputs.units().min((task + 1) * per_task) {
+            job.unit(inputs.unit(n), scratch, &mut dparams);
         }
+        dparams
+    });
+    for sum in sums {
+        add(grads.dscore_params, &sum.score);
+        add(grads.dposition_params, &sum.position);
     }
     Ok(())
+}
+
+fn add<T: Real>(out: &mut [T], x: &[T]) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out += *x;
+    }
 }
 
 struct Backward<'a, T: Real> {
@@ -104,9 +123,11 @@ struct Backward<'a, T: Real> {
     /// Where each item's queries begin in a head of `lse`.
     queries: Vec<usize>,
     d_context: Rows<'a, T>,
-    d_weights: Option<&'a [T]>,
+    upstream: Upstream<'a, T>,
     /// Where each item's weights begin.
-    offsets: Vec<usize>,
+    weights: Vec<usize>,
+    /// Where each item's keys begin in a head of the sums by key.
+    keys: Vec<usize>,
     targets: Targets<'a, T>,
 }
 
@@ -114,66 +135,198 @@ struct Backward<'a, T: Real> {
 struct Scratch<T: Real> {
     keys: Keys<T>,
     values: Across<T>,
+    piece: Piece<T>,
+}
+
+/// What a thread needs while it works on a piece of a unit.
+struct Piece<T: Real> {
+    sums: KeySums<T>,
+    tile: TileScratch<T>,
+}
+
+/// The gradients that the queries of a piece give to keys and values, after the turn by position.
+#[derive(Debug)]
+struct KeySums<T: Real> {
+    keys: Range<usize>,
+    /// Rows padded_width(d_k) apart, the first that of key `keys.start`; then padded_width(d_v).
     dk: Buffer<T>,
     dv: Buffer<T>,
+}
+
+impl<T: Real> KeySums<T> {
+    fn new() -> Self {
+        Self { keys: 0..0, dk: Buffer::stale(0), dv: Buffer::stale(0) }
+    }
+
+    /// Zeros for these keys.
+    fn start(&mut self, call: &Call<'_, T>, keys: Range<usize>) {
+        for (sum, width) in [(&mut self.dk, call.dims.d_k), (&mut self.dv, call.dims.d_v)] {
+            let len = keys.len() * padded_width(width);
+            pack::grow(sum, len);
+            sum[..len].fill(T::ZERO);
+        }
+        self.keys = keys;
+    }
+
+    /// The sums from key `first` on, rows of keys and of values.
+    fn from(&mut self, call: &Call<'_, T>, first: usize) -> (&mut [T], &mut [T]) {
+        let (j, d) = (first - self.keys.start, call.dims);
+        let (k_width, v_width) = (padded_width(d.d_k), padded_width(d.d_v));
+        (&mut self.dk[j * k_width..], &mut self.dv[j * v_width..])
+    }
+}
+
+/// What a thread needs while it works on a tile of queries.
+struct TileScratch<T: Real> {
     queries: Queries<T>,
     dq: Buffer<T>,
     /// ∂L/∂c of a tile of queries, twice.
     dc_rows: Buffer<T>,
     dc: Along<T>,
-    /// Weights, a tile or whole rows.
+    /// The normaliser's shares, a tile or whole rows; in the end the weights after dropout.
     weights: Buffer<T>,
-    /// ∂L/∂a, then ∂L/∂s, laid out as the weights.
+    /// ∂L/∂a, then ∂L/∂p, then ∂L/∂s, laid out as the weights.
     dscores: Buffer<T>,
+    /// ∂L/∂w by position's factors.
+    dfactors: Buffer<T>,
 }
 
 impl<T: Real> Scratch<T> {
     fn new(call: &Call<'_, T>) -> Self {
+        Self { keys: Keys::new(), values: Across::new(), piece: Piece::new(call) }
+    }
+}
+
+impl<T: Real> Piece<T> {
+    fn new(call: &Call<'_, T>) -> Self {
         let dims = call.dims;
-        Self {
-            keys: Keys::new(),
-            values: Across::new(),
-            dk: Buffer::stale(0),
-            dv: Buffer::stale(0),
+        let tile = TileScratch {
             queries: Queries::new(dims.d_k),
-            dq: Buffer::stale(QUERIES * padded_width::<T>(dims.d_k)),
+            dq: Buffer::stale(QUERIES * padded_width(dims.d_k)),
             dc_rows: Buffer::stale(QUERIES * dims.d_v),
             dc: Along::new(QUERIES),
             weights: Buffer::stale(QUERIES * KEYS),
             dscores: Buffer::stale(QUERIES * KEYS),
-        }
+            dfactors: Buffer::stale(if call.position.weighs() { QUERIES * KEYS } else { 0 }),
+        };
+        Self { sums: KeySums::new(), tile }
+    }
+}
+
+impl<T: Real> TileScratch<T> {
+    /// ∂L/∂c of the tile's queries.
+    fn dc<'s>(&'s self, tile: &TileAt, d_v: usize) -> Block<'s, T> {
+        let rows = tile.queries.len();
+        Block { data: &self.dc_rows[..rows * d_v], rows, width: d_v, stride: d_v }
     }
 }
 
 impl<T: Real> Backward<'_, T> {
-    /// All gradients of a unit. Sums over queries go head by head and tile by tile, from first to
-    /// last.
-    fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut [T]) {
+    /// All gradients of a unit. Sums over queries go head by head and tile by tile within a piece,
+    /// then piece by piece.
+    fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
-        let (call, dims) = (inputs.call, inputs.call.dims);
-        let Scratch { keys, values, dk, dv, .. } = scratch;
-        keys.pack(call, inputs.keys(unit), item.kv_len, true);
+        let call = inputs.call;
+        let Scratch { keys, values, piece } = scratch;
+        keys.pack(call, inputs.keys(unit), unit.kv_head, item.kv_len, true);
         values.pack(inputs.values(unit), item.kv_len);
-        let (k_width, v_width) = (padded_width::<T>(dims.d_k), padded_width::<T>(dims.d_v));
-        for (sum, width) in [(dk, k_width), (dv, v_width)] {
-            pack::grow(sum, item.kv_len * width);
-            sum[..item.kv_len * width].fill(T::ZERO);
-        }
 
-        for head in inputs.heads(unit) {
-            for queries in tiles(0..item.q_len, QUERIES) {
-                self.queries(unit, head, queries, scratch, dparams);
+        let (keys, values) = (&*keys, &*values);
+        let per_head = item.q_len.div_ceil(QUERIES);
+        let tiles = inputs.heads(unit).len() * per_head;
+        let rows = inputs.heads(unit).len() * item.q_len;
+        let pieces = (rows / PIECE_QUERIES).clamp(1, MOST_PIECES);
+        if pieces == 1 {
+            self.piece(unit, 0..tiles, keys, values, piece, dparams);
+            self.finish(unit, &[&piece.sums], dparams);
+            return;
+        }
+        let new = || Piece::new(call);
+        let done = plan::run(piece, pieces, inputs.work(unit) * 5 / 2, new, |piece, n| {
+            let mut dparams = ParamGradients::zeros(call);
+            let part = n * tiles / pieces..(n + 1) * tiles / pieces;
+            self.piece(unit, part, keys, values, piece, &mut dparams);
+            (std::mem::replace(&mut piece.sums, KeySums::new()), dparams)
+        });
+        for (_, sum) in &done {
+            add(&mut dparams.score, &sum.score);
+            add(&mut dparams.position, &sum.position);
+        }
+        let kept = done.len() - usize::from(fault::is(Fault::LostPiece));
+        let sums: Vec<&KeySums<T>> = done[..kept].iter().map(|(sums, _)| sums).collect();
+        self.finish(unit, &sums, dparams);
+    }
+
+    /// The tiles of queries `part` of a unit, numbered head by head.
+    fn piece(
+        &self,
+        unit: Unit,
+        part: Range<usize>,
+        keys: &Keys<T>,
+        values: &Across<T>,
+        piece: &mut Piece<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (call, item) = (self.inputs.call, self.inputs.item(unit));
+        let (heads, per_head) = (self.inputs.heads(unit), item.q_len.div_ceil(QUERIES));
+        let tile = |n: usize| {
+            let (head, start) = (heads.start + n / per_head, n % per_head * QUERIES);
+            let queries = start..item.q_len.min(start + QUERIES);
+            TileAt { at: call.at(unit.item, head), queries, keys: 0..0 }
+        };
+        let (mut start, mut end) = (item.kv_len, 0);
+        for n in part.clone() {
+            let seen = visible(call, &tile(n));
+            if !seen.is_empty() {
+                (start, end) = (start.min(seen.start), end.max(seen.end));
             }
         }
+        // Tiles of keys begin at a whole number of lanes.
+        let start = start.min(end) / crate::kernel::LANES * crate::kernel::LANES;
+        piece.sums.start(call, start..end);
+        for n in part {
+            let Piece { sums, tile: scratch } = &mut *piece;
+            let of_keys = OfKeys { keys, values, source: self.inputs.values(unit), sums };
+            self.queries(unit, tile(n), of_keys, scratch, dparams);
+        }
+    }
 
+    /// Adds up the pieces' sums and hands over the gradients of keys and values.
+    fn finish(&self, unit: Unit, sums: &[&KeySums<T>], dparams: &mut ParamGradients<T>) {
+        let (call, item) = (self.inputs.call, self.inputs.item(unit));
+        let d = call.dims;
+        let (k_width, v_width) = (padded_width(d.d_k), padded_width(d.d_v));
+        let own = call.score.has_own_keys();
+        if let [sum] = sums
+            && !own
+            && !call.position.turns()
+        {
+            for (n, j) in sum.keys.clone().enumerate().take_while(|(_, j)| *j < item.kv_len) {
+                let dk = &sum.dk[n * k_width..n * k_width + d.d_k];
+                let dv = &sum.dv[n * v_width..n * v_width + d.d_v];
+                // SAFETY: tasks have different (item, key head), and different items different rows.
+                unsafe { self.targets.add_key(item.kv_start + j, unit.kv_head, dk, dv) };
+            }
+            return;
+        }
+        let (mut dk, mut dv) = (vec![T::ZERO; d.d_k], vec![T::ZERO; d.d_v]);
         for j in 0..item.kv_len {
-            let dk = &mut scratch.dk[j * k_width..j * k_width + dims.d_k];
-            if call.position.turns() {
-                call.position.turn_backward(j, dk);
+            dk.fill(T::ZERO);
+            dv.fill(T::ZERO);
+            for sum in sums.iter().filter(|sum| sum.keys.contains(&j)) {
+                let j = j - sum.keys.start;
+                add(&mut dk, &sum.dk[j * k_width..]);
+                add(&mut dv, &sum.dv[j * v_width..]);
             }
-            let dv = &scratch.dv[j * v_width..j * v_width + dims.d_v];
+            if call.position.turns() {
+                call.position.turn_backward(j, &mut dk);
+            }
+            if own {
+                call.score.own_key_backward(unit.kv_head, j, &dk, &mut dparams.score);
+            }
+            let dk = if own { &[][..] } else { &dk };
             // SAFETY: tasks have different (item, key head), and different items different rows.
-            unsafe { self.targets.add_key(item.kv_start + j, unit.kv_head, dk, dv) };
+            unsafe { self.targets.add_key(item.kv_start + j, unit.kv_head, dk, &dv) };
         }
     }
 
@@ -181,91 +334,273 @@ impl<T: Real> Backward<'_, T> {
     fn queries(
         &self,
         unit: Unit,
-        head: usize,
-        queries: Range<usize>,
-        scratch: &mut Scratch<T>,
-        dparams: &mut [T],
+        mut tile: TileAt,
+        mut of_keys: OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
+        dparams: &mut ParamGradients<T>,
     ) {
-        let (inputs, call) = (&self.inputs, self.inputs.call);
-        let (d_k, d_v, rows) = (call.dims.d_k, call.dims.d_v, queries.len());
-        scratch.queries.pack(call, inputs.queries(unit, head), queries.clone(), true);
-        let dc = Source::new(self.d_context, inputs.item(unit).q_start, head, d_v);
-        pack::copy(dc, queries.clone(), &mut scratch.dc_rows);
+        let (inputs, call, item) = (&self.inputs, self.inputs.call, self.inputs.item(unit));
+        let (d_k, d_v, rows) = (call.dims.d_k, call.dims.d_v, tile.queries.len());
+        let (head, queries) = (tile.at.head, tile.queries.clone());
+        let source = inputs.queries(unit, head);
+        scratch.queries.pack(call, source, item.q_offset, queries.clone(), true);
+        let dc = Source::new(self.d_context, item.q_start, head, d_v);
+        pack::copy(dc, queries, &mut scratch.dc_rows);
         scratch.dc.pack(Source::dense(&scratch.dc_rows, d_v), rows);
-        let width = padded_width::<T>(d_k);
+        let width = padded_width(d_k);
         scratch.dq[..rows * width].fill(T::ZERO);
 
-        let mut tile = Tile { at: call.at(unit.item, head), queries, keys: 0..0 };
-        if call.normaliser.streams() {
-            self.softmax(&mut tile, scratch, dparams);
-        } else {
-            self.whole_rows(&mut tile, scratch, dparams);
+        match call.normaliser.streaming() {
+            Streaming::Softmax { scale } => {
+                self.softmax(&mut tile, &mut of_keys, scratch, scale, dparams);
+            }
+            Streaming::Each => self.each(&mut tile, &mut of_keys, scratch, dparams),
+            Streaming::Pick { noise } => {
+                self.pick(&mut tile, &mut of_keys, scratch, noise, dparams);
+            }
+            Streaming::Rows => self.whole_rows(&mut tile, &mut of_keys, scratch, dparams),
         }
 
         for i in 0..rows {
             let query = tile.queries.start + i;
             let dq = &mut scratch.dq[i * width..i * width + d_k];
             if call.position.turns() {
-                call.position.turn_backward(query, dq);
+                call.position.turn_backward(item.q_offset + query, dq);
             }
-            // SAFETY: tasks have different (item, query head), and different items different rows.
-            unsafe { self.targets.add_query(inputs.item(unit).q_start + query, head, dq) };
+            // SAFETY: tasks have different (item, query head, query), and different items different rows.
+            unsafe { self.targets.add_query(item.q_start + query, head, dq) };
         }
     }
 
-    /// The softmax: weights of a tile come from its scores and the log-sum-exps.
-    fn softmax(&self, tile: &mut Tile, scratch: &mut Scratch<T>, dparams: &mut [T]) {
+    /// The softmax: shares of a tile come from its scores and the log-sum-exps.
+    fn softmax(
+        &self,
+        tile: &mut TileAt,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
+        scale: T,
+        dparams: &mut ParamGradients<T>,
+    ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
-        let lse = self.lse(tile);
         let range = visible(call, tile);
 
-        // Σ_l a_il ∂L/∂a_il, where Σ_l a_il f_il v_l·∂L/∂c_i = c_i·∂L/∂c_i.
+        // Σ_l p_il ∂L/∂p_il, where Σ_l p_il w_il f_il (v_l + r_il)·∂L/∂c_i = c_i·∂L/∂c_i.
         let mut mean = [T::ZERO; QUERIES];
         let mean = &mut mean[..rows];
         self.context_means(tile, scratch, mean);
-        if self.d_weights.is_some() {
+        if !self.upstream.is_none() {
             for span in tiles(range.clone(), KEYS) {
                 tile.keys = span;
-                if self.weights_from_lse(tile, scratch, lse) {
+                if self.shares_from_lse(tile, of_keys.keys, scratch, scale) {
                     let columns = padded(tile.keys.len());
-                    let d_weights = &mut scratch.dscores;
+                    let TileScratch { weights, dscores, .. } = scratch;
                     for i in 0..rows {
-                        d_weights[i * KEYS..i * KEYS + columns].fill(T::ZERO);
+                        dscores[i * KEYS..i * KEYS + columns].fill(T::ZERO);
                     }
-                    self.add_d_weights(tile, d_weights, KEYS);
-                    softmax::add_mean(&scratch.weights, d_weights, KEYS, columns, mean);
+                    self.add_looks(tile, dscores, KEYS);
+                    if call.position.weighs() {
+                        call.position.weight_tile(tile, dscores, KEYS);
+                    }
+                    self.add_entropy(tile, weights, dscores, KEYS);
+                    softmax::add_mean(weights, dscores, KEYS, columns, mean);
                 }
             }
         }
 
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if !self.weights_from_lse(tile, scratch, lse) {
+            if !self.shares_from_lse(tile, of_keys.keys, scratch, scale) {
                 continue;
             }
-            self.weight_gradients(tile, scratch, 0, KEYS);
-            let Scratch { weights, dscores, .. } = scratch;
-            softmax::backward(weights, dscores, KEYS, padded(tile.keys.len()), mean);
-            self.add_gradients(tile, scratch, 0, KEYS, dparams);
+            self.share_gradients(tile, of_keys.values, scratch, 0, KEYS, dparams);
+            let TileScratch { weights, dscores, .. } = scratch;
+            let columns = padded(tile.keys.len());
+            softmax::backward(weights, dscores, KEYS, columns, mean);
+            let scale = if fault::is(Fault::LostTemperature) { T::ONE } else { scale };
+            let scale = if fault::is(Fault::Sign) { -scale } else { scale };
+            if scale != T::ONE {
+                scale_tile(scale, dscores, KEYS, rows, columns);
+            }
+            self.add_gradients(tile, of_keys, scratch, 0, KEYS, dparams);
         }
     }
 
-    /// Any other normaliser gets whole rows of weights and of their gradients.
-    fn whole_rows(&self, tile: &mut Tile, scratch: &mut Scratch<T>, dparams: &mut [T]) {
+    /// A normaliser that looks at each score alone takes any piece of a row.
+    fn each(
+        &self,
+        tile: &mut TileAt,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (call, rows) = (self.inputs.call, tile.queries.len());
+        for span in tiles(visible(call, tile), KEYS) {
+            tile.keys = span;
+            let TileScratch { queries, weights, .. } = scratch;
+            let q = queries.rows(rows, call.dims.d_k);
+            if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
+                continue;
+            }
+            let row = |i| i * KEYS..i * KEYS + padded(tile.keys.len());
+            for i in 0..rows {
+                call.normaliser.row(&mut weights[row(i)]);
+            }
+            self.share_gradients(tile, of_keys.values, scratch, 0, KEYS, dparams);
+            let TileScratch { weights, dscores, .. } = scratch;
+            fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
+            for i in 0..rows {
+                call.normaliser.row_backward(&weights[row(i)], &mut dscores[row(i)]);
+            }
+            fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
+            self.add_gradients(tile, of_keys, scratch, 0, KEYS, dparams);
+        }
+    }
+
+    /// A normaliser that chooses a key: its values and weights have a gradient at that key, its
+    /// scores that of the log-probability and of the entropy.
+    fn pick(
+        &self,
+        tile: &mut TileAt,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
+        noise: Option<Key>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (call, rows) = (self.inputs.call, tile.queries.len());
+        let range = visible(call, tile);
+        let mut chosen = Chosen::new(rows);
+        let (mut top, mut entropy) = ([T::NEG_INFINITY; QUERIES], [T::ZERO; QUERIES]);
+        for span in tiles(range.clone(), KEYS) {
+            tile.keys = span;
+            let TileScratch { queries, weights, .. } = scratch;
+            let q = queries.rows(rows, call.dims.d_k);
+            if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
+                continue;
+            }
+            for i in 0..rows {
+                let row = &weights[i * KEYS..i * KEYS + tile.keys.len()];
+                chosen.look(i, tile, row, noise, &mut top[i]);
+            }
+            if self.upstream.entropy.is_some() {
+                let columns = padded(tile.keys.len());
+                softmax::from_lse(weights, KEYS, columns, self.lse(tile));
+                for i in 0..rows {
+                    let row = &weights[i * KEYS..i * KEYS + columns];
+                    let terms = row.iter().filter(|p| **p != T::ZERO).map(|p| *p * p.ln());
+                    entropy[i] = entropy[i] - terms.fold(T::ZERO, |a, b| a + b);
+                }
+            }
+        }
+        for i in 0..rows {
+            if let Some(key) = chosen.keys[i] {
+                self.chosen_key(tile, i, key, of_keys, scratch, dparams);
+            }
+        }
+        let (d_entropy, d_log_prob) = (self.upstream.entropy, self.upstream.log_prob);
+        if d_entropy.is_none() && d_log_prob.is_none() {
+            return;
+        }
+        for span in tiles(range, KEYS) {
+            tile.keys = span;
+            if !self.shares_from_lse(tile, of_keys.keys, scratch, T::ONE) {
+                continue;
+            }
+            let first = self.first_row(tile);
+            let columns = padded(tile.keys.len());
+            for i in 0..rows {
+                let (d_entropy, d_log_prob) = (
+                    d_entropy.map_or(T::ZERO, |d| d[first + i]),
+                    d_log_prob.map_or(T::ZERO, |d| d[first + i]),
+                );
+                let row = i * KEYS..i * KEYS + columns;
+                let (p, ds) = (&scratch.weights[row.clone()], &mut scratch.dscores[row]);
+                for (p, ds) in p.iter().zip(ds.iter_mut()) {
+                    let slope = -d_log_prob * *p;
+                    *ds = if *p == T::ZERO {
+                        T::ZERO
+                    } else {
+                        slope - d_entropy * *p * (p.ln() + entropy[i])
+                    };
+                }
+                if let Some(key) = chosen.keys[i].filter(|key| tile.keys.contains(key)) {
+                    ds[key - tile.keys.start] += d_log_prob;
+                }
+            }
+            let TileScratch { queries, dscores, dq, .. } = scratch;
+            let (dk, _) = of_keys.sums.from(call, tile.keys.start);
+            of_keys.keys.backward(call, tile, queries, dscores, KEYS, dq, dk, dparams);
+        }
+    }
+
+    /// The gradients of the value that row i chose, and of position's factor and value there.
+    fn chosen_key(
+        &self,
+        tile: &TileAt,
+        i: usize,
+        key: usize,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &TileScratch<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (call, at, query) = (self.inputs.call, tile.at, tile.queries.start + i);
+        let (position, d_v) = (call.position, call.dims.d_v);
+        let dc = scratch.dc(tile, d_v).row(i);
+        let weight = if position.weighs() { position.weight(at, query, key) } else { T::ONE };
+        let factor =
+            call.dropout.map_or(T::ONE, |drop| drop.factor(drop.row(at.item, at.head, query), key));
+        let kept = weight * factor;
+        if kept != T::ZERO {
+            let (_, dv) = of_keys.sums.from(call, key);
+            for (dv, dc) in dv.iter_mut().zip(dc) {
+                *dv += kept * *dc;
+            }
+            if position.has_values() {
+                position.value_backward(at, query, key, kept, dc, &mut dparams.position);
+            }
+        }
+        if position.weighs() {
+            let mut da = T::ZERO;
+            if factor != T::ZERO {
+                da = reduce::dot(of_keys.source.row(key), dc);
+                if position.has_values() {
+                    da += position.value_dot(at, query, key, dc);
+                }
+                da *= factor;
+            }
+            let mut one = [da];
+            let pair = TileAt { at, queries: query..query + 1, keys: key..key + 1 };
+            self.add_looks(&pair, &mut one, 1);
+            position.weight_backward(at, query, key, one[0], &mut dparams.position);
+        }
+    }
+
+    /// Any other normaliser gets whole rows of scores and of gradients.
+    fn whole_rows(
+        &self,
+        tile: &mut TileAt,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
         let range = visible(call, tile);
         let panel = Panel::new(range.clone(), &mut scratch.weights, rows);
-        Panel::new(range, &mut scratch.dscores, rows);
+        Panel::new(range.clone(), &mut scratch.dscores, rows);
+        if call.position.weighs() {
+            Panel::new(range, &mut scratch.dfactors, rows);
+        }
         let q = scratch.queries.rows(rows, call.dims.d_k);
-        panel.scores(call, tile, &scratch.keys, q, &mut scratch.weights);
+        panel.scores(call, tile, of_keys.keys, q, &mut scratch.weights);
         for i in 0..rows {
-            call.normaliser.row(&mut scratch.weights[panel.row(i)]);
+            let row = &mut scratch.weights[panel.row(i)];
+            call.normaliser.row_at(row_at(tile, i), row);
         }
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            self.weight_gradients(tile, scratch, from, panel.stride);
-            tile.fill_forbidden(call.scope, T::ZERO, &mut scratch.dscores[from..], panel.stride);
+            self.share_gradients(tile, of_keys.values, scratch, from, panel.stride, dparams);
+            let dscores = &mut scratch.dscores[from..];
+            fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
         }
         for i in 0..rows {
             let row = panel.row(i);
@@ -274,92 +609,171 @@ impl<T: Real> Backward<'_, T> {
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            tile.fill_forbidden(call.scope, T::ZERO, &mut scratch.dscores[from..], panel.stride);
-            self.add_gradients(tile, scratch, from, panel.stride, dparams);
+            let dscores = &mut scratch.dscores[from..];
+            fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
+            self.add_gradients(tile, of_keys, scratch, from, panel.stride, dparams);
         }
     }
 
-    /// The weights of a tile, before dropout; false if the scope forbids all of it.
-    fn weights_from_lse(&self, tile: &Tile, scratch: &mut Scratch<T>, lse: &[T]) -> bool {
-        let Scratch { queries, keys, weights, .. } = scratch;
+    /// The softmax's shares of a tile; false if the scope forbids all of it.
+    fn shares_from_lse(
+        &self,
+        tile: &TileAt,
+        keys: &Keys<T>,
+        scratch: &mut TileScratch<T>,
+        scale: T,
+    ) -> bool {
+        let TileScratch { queries, weights, .. } = scratch;
         let q = queries.rows(tile.queries.len(), self.inputs.call.dims.d_k);
-        let any = keys.scores(self.inputs.call, tile, q, weights, KEYS);
+        let any = keys.scores(self.inputs.call, tile, q, scale, weights, KEYS);
         if any {
-            softmax::from_lse(weights, KEYS, padded(tile.keys.len()), lse);
+            softmax::from_lse(weights, KEYS, padded(tile.keys.len()), self.lse(tile));
         }
         any
     }
 
-    /// `∂L/∂a_ij = f_ij v_j·∂L/∂c_i + d_weights_ij`, into `dscores` from entry `from` on.
-    fn weight_gradients(&self, tile: &Tile, scratch: &mut Scratch<T>, from: usize, stride: usize) {
-        let (call, rows) = (self.inputs.call, tile.queries.len());
-        let Scratch { values, dc_rows, dscores, .. } = scratch;
-        let out = &mut dscores[from..];
-        for i in 0..rows {
-            out[i * stride..i * stride + padded(tile.keys.len())].fill(T::ZERO);
-        }
-        let left = Left::Rows { data: dc_rows, stride: call.dims.d_v };
+    /// ∂L/∂p of a tile, into `dscores` from entry `from` on; adds to the gradients of position's
+    /// factors.
+    fn share_gradients(
+        &self,
+        tile: &TileAt,
+        values: &Across<T>,
+        scratch: &mut TileScratch<T>,
+        from: usize,
+        stride: usize,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (call, rows, n) = (self.inputs.call, tile.queries.len(), tile.keys.len());
+        let TileScratch { dc_rows, weights, dscores, dfactors, .. } = scratch;
+        let d_v = call.dims.d_v;
+        let (out, shares) = (&mut dscores[from..], &weights[from..]);
+        let left = Left::Rows { data: dc_rows, stride: d_v };
         let right = values.panels(&tile.keys);
-        Product { c: &mut *out, stride, rows, left, right, alpha: T::ONE }.compute();
+        Product { c: &mut *out, stride, rows, left, right, alpha: T::ONE }.set();
+        for i in 0..rows {
+            out[i * stride + n..i * stride + padded(n)].fill(T::ZERO);
+        }
+        if call.position.has_values() {
+            let dc = Block { data: &dc_rows[..rows * d_v], rows, width: d_v, stride: d_v };
+            call.position.value_dot_tile(tile, dc, out, stride);
+        }
         if let Some(drop) = call.dropout {
             dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), out, stride);
         }
-        self.add_d_weights(tile, out, stride);
+        self.add_looks(tile, out, stride);
+        if call.position.weighs() {
+            for i in 0..rows {
+                let row = i * stride..i * stride + n;
+                let pairs = shares[row.clone()].iter().zip(&out[row.clone()]);
+                for (g, (p, da)) in dfactors[from + row.start..from + row.end].iter_mut().zip(pairs)
+                {
+                    *g = if *p == T::ZERO { T::ZERO } else { *p * *da };
+                }
+            }
+            let dposition = &mut dparams.position;
+            call.position.weight_tile_backward(tile, &dfactors[from..], stride, dposition);
+            if !fault::is(Fault::LostFactor) {
+                call.position.weight_tile(tile, out, stride);
+            }
+        }
+        self.add_entropy(tile, shares, out, stride);
     }
 
-    /// With `dscores` = ∂L/∂s of a tile and `weights` before dropout, both from entry `from` on: adds
+    /// With `dscores` = ∂L/∂s of a tile and the shares in `weights`, both from entry `from` on: adds
     /// what the tile gives to the gradients of queries, keys, values and parameters.
     fn add_gradients(
         &self,
-        tile: &Tile,
-        scratch: &mut Scratch<T>,
+        tile: &TileAt,
+        of_keys: &mut OfKeys<'_, T>,
+        scratch: &mut TileScratch<T>,
         from: usize,
         stride: usize,
-        dparams: &mut [T],
+        dparams: &mut ParamGradients<T>,
     ) {
-        let call = self.inputs.call;
-        let Scratch { keys, dk, dv, queries, dq, dc, weights, dscores, .. } = scratch;
-        let dk = &mut dk[tile.keys.start * padded_width::<T>(call.dims.d_k)..];
-        keys.backward(call, tile, queries, &dscores[from..], stride, dq, dk, dparams);
+        let (call, rows, d_v) = (self.inputs.call, tile.queries.len(), self.inputs.call.dims.d_v);
+        let TileScratch { queries, dq, dc_rows, dc, weights, dscores, .. } = scratch;
+        let (dk, dv) = of_keys.sums.from(call, tile.keys.start);
+        of_keys.keys.backward(call, tile, queries, &dscores[from..], stride, dq, dk, dparams);
 
         let weights = &mut weights[from..];
-        if let Some(drop) = call.dropout {
+        if call.position.weighs() {
+            call.position.weight_tile(tile, weights, stride);
+        }
+        if let Some(drop) = call.dropout
+            && !fault::is(Fault::DropoutNotReplayed)
+        {
             dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), weights, stride);
         }
-        let width = padded_width::<T>(call.dims.d_v);
-        let dv = &mut dv[tile.keys.start * width..];
         let left = Left::Columns { data: weights, stride };
-        dc.add_weighted(dv, width, tile.keys.len(), left, T::ONE, &(0..tile.queries.len()));
+        let width = padded_width(d_v);
+        dc.add_weighted(dv, width, tile.keys.len(), left, T::ONE, &(0..rows));
+        if call.position.has_values() {
+            let dc = Block { data: &dc_rows[..rows * d_v], rows, width: d_v, stride: d_v };
+            call.position.value_tile_backward(tile, weights, stride, dc, &mut dparams.position);
+        }
     }
 
-    /// `out_ij += d_weights_ij`, where the loss looks at the weights.
-    fn add_d_weights(&self, tile: &Tile, out: &mut [T], stride: usize) {
-        let Some(d_weights) = self.d_weights else { return };
+    /// `out_ij += d_weights_ij + d_key_sums_j`, where the loss looks at them.
+    fn add_looks(&self, tile: &TileAt, out: &mut [T], stride: usize) {
         let at = tile.at;
-        for (i, query) in tile.queries.clone().enumerate() {
-            let row = self.offsets[at.item] + (at.head * at.q_len + query) * at.kv_len;
-            let d_weights = &d_weights[row + tile.keys.start..row + tile.keys.end];
-            for (out, d) in out[i * stride..].iter_mut().zip(d_weights) {
-                *out += *d;
+        if let Some(d_weights) = self.upstream.weights {
+            for (i, query) in tile.queries.clone().enumerate() {
+                let row = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
+                let d_weights = &d_weights[row + tile.keys.start..row + tile.keys.end];
+                add(&mut out[i * stride..][..tile.keys.len()], d_weights);
+            }
+        }
+        if let Some(d_key_sums) = self.upstream.key_sums {
+            let first = at.head * self.keys[self.inputs.call.items.len()] + self.keys[at.item];
+            let d_key_sums = &d_key_sums[first + tile.keys.start..first + tile.keys.end];
+            for i in 0..tile.queries.len() {
+                add(&mut out[i * stride..][..tile.keys.len()], d_key_sums);
+            }
+        }
+    }
+
+    /// `out_ij −= d_entropy_i (ln p_ij + 1)`, where the loss looks at the entropy.
+    fn add_entropy(&self, tile: &TileAt, shares: &[T], out: &mut [T], stride: usize) {
+        let Some(d_entropy) = self.upstream.entropy else { return };
+        let first = self.first_row(tile);
+        for i in 0..tile.queries.len() {
+            let row = i * stride..i * stride + tile.keys.len();
+            for (p, out) in shares[row.clone()].iter().zip(&mut out[row]) {
+                if *p != T::ZERO {
+                    *out -= d_entropy[first + i] * (p.ln() + T::ONE);
+                }
             }
         }
     }
 
     /// `mean_i = c_i·∂L/∂c_i`
-    fn context_means(&self, tile: &Tile, scratch: &Scratch<T>, mean: &mut [T]) {
+    fn context_means(&self, tile: &TileAt, scratch: &TileScratch<T>, mean: &mut [T]) {
         let d_v = self.inputs.call.dims.d_v;
         let first = self.inputs.call.items[tile.at.item].q_start + tile.queries.start;
         for (i, mean) in mean.iter_mut().enumerate() {
             let context = self.context.row(first + i, tile.at.head, d_v);
-            let dc = &scratch.dc_rows[i * d_v..(i + 1) * d_v];
-            *mean = regard_tensor::kernels::reduce::dot(context, dc);
+            *mean = reduce::dot(context, scratch.dc(tile, d_v).row(i));
         }
     }
 
-    /// The log-sum-exps of a tile of queries.
-    fn lse(&self, tile: &Tile) -> &[T] {
-        let call = self.inputs.call;
-        let row = tile.at.head * self.queries[call.items.len()] + self.queries[tile.at.item];
-        &self.lse[row + tile.queries.start..row + tile.queries.end]
+    /// Where the rows of a tile begin in arrays `[n_heads, n_queries]`.
+    fn first_row(&self, tile: &TileAt) -> usize {
+        let n_queries = self.queries[self.inputs.call.items.len()];
+        tile.at.head * n_queries + self.queries[tile.at.item] + tile.queries.start
     }
+
+    /// The log-sum-exps of a tile of queries.
+    fn lse(&self, tile: &TileAt) -> &[T] {
+        let first = self.first_row(tile);
+        &self.lse[first..first + tile.queries.len()]
+    }
+}
+
+/// The keys and values that a tile of queries meets, and the sums of their gradients.
+struct OfKeys<'a, T: Real> {
+    keys: &'a Keys<T>,
+    values: &'a Across<T>,
+    /// The values as they were given.
+    source: Source<'a, T>,
+    sums: &'a mut KeySums<T>,
 }

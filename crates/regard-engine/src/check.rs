@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn items_may_come_in_any_order_but_not_share_rows() {
-        let item = |start, len| Item { q_start: start, q_len: len, kv_start: 0, kv_len: 0 };
+        let item =
+            |start, len| Item { q_start: start, q_len: len, kv_start: 0, kv_len: 0, q_offset: 0 };
         let check = |items: &[Item]| {
             apart(items, "q_start", |item| item.q_start..item.q_start + item.q_len)
         };

@@ -2,25 +2,28 @@
 
 use std::ops::Range;
 
-use regard_attn::{AttnError, Call, Rows, RowsMut};
-use regard_tensor::{Buffer, Real};
+use regard_attn::normaliser::gumbel;
+use regard_attn::score::BlockMut;
+use regard_attn::{AttnError, Call, RowAt, Rows, RowsMut, Streaming, TileAt, call::row_stream};
+use regard_tensor::{Buffer, Key, Real};
 
 use crate::check;
+use crate::fault::{self, Fault};
 use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
 use crate::kernel::{dropout, padded};
-use crate::pack::{Along, padded_width};
+use crate::pack::{Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
-use crate::score::{Keys, Queries, Tile};
+use crate::score::{Keys, Queries};
 
 /// What [`forward`] gives beside the contexts.
 #[derive(Debug)]
 pub struct Output<T: Real> {
     /// Log-sum-exp of each row of scores, `[n_heads, n_queries]`; −∞ where nothing is allowed.
     pub lse: Buffer<T>,
-    /// Weights before dropout where they were asked for, item by item `[n_heads, q_len, kv_len]`,
+    /// Weights before dropout, with position's factor, where they were asked for, item by item `[n_heads, q_len, kv_len]`,
     /// beginning at [`Call::weight_offsets`].
     pub weights: Option<Buffer<T>>,
 }
@@ -29,7 +32,8 @@ pub struct Output<T: Real> {
 ///
 /// `context` holds rows of width d_v, numbered and shared among heads as the queries are: query i of
 /// an item is row `q_start + i`. Rows of no item stay as they are. A query with nothing allowed
-/// has a zero context, zero weights and lse = −∞. What stands at forbidden keys and values has no
+/// has a zero context, zero weights and lse = −∞. The log-sum-exp is that of the scores, of the
+/// scores over the temperature where there is one, or 0 for normalisers that have none. What stands at forbidden keys and values has no
 /// influence, not even NaN. A pair of weight 0, forbidden, dropped or too small for a number, takes
 /// nothing of its value, whatever that holds.
 ///
@@ -48,7 +52,7 @@ pub struct Output<T: Real> {
 ///     position: &NoPosition,
 ///     dropout: None,
 ///     dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 2, d_v: 1 },
-///     items: &[Item { q_start: 0, q_len: 1, kv_start: 0, kv_len: 2 }],
+///     items: &[Item { q_start: 0, q_len: 1, kv_start: 0, kv_len: 2, q_offset: 0 }],
 /// };
 /// let rows = |data, width| Rows { data, row_stride: width, head_stride: width };
 /// let (q, k, v) = ([1.0f64, 0.0], [3f64.ln(), 5.0, 0.0, -5.0], [8.0, 16.0]);
@@ -137,7 +141,7 @@ impl<T: Real> TileScratch<T> {
         Self {
             queries: Queries::new(dims.d_k),
             scores: Buffer::stale(QUERIES * KEYS),
-            context: Buffer::stale(QUERIES * padded_width::<T>(dims.d_v)),
+            context: Buffer::stale(QUERIES * padded_width(dims.d_v)),
         }
     }
 }
@@ -147,7 +151,7 @@ impl<T: Real> Forward<'_, T> {
     fn unit(&self, unit: Unit, scratch: &mut Scratch<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
         let Scratch { keys, values, tile } = scratch;
-        keys.pack(inputs.call, inputs.keys(unit), item.kv_len, false);
+        keys.pack(inputs.call, inputs.keys(unit), unit.kv_head, item.kv_len, false);
         values.pack(inputs.values(unit), item.kv_len);
 
         let (keys, values, heads) = (&*keys, &*values, inputs.heads(unit));
@@ -171,8 +175,9 @@ impl<T: Real> Forward<'_, T> {
         scratch: &mut TileScratch<T>,
     ) {
         let call = self.inputs.call;
-        scratch.queries.pack(call, self.inputs.queries(unit, head), queries.clone(), false);
-        let width = padded_width::<T>(call.dims.d_v);
+        let (source, first) = (self.inputs.queries(unit, head), self.inputs.item(unit).q_offset);
+        scratch.queries.pack(call, source, first, queries.clone(), false);
+        let width = padded_width(call.dims.d_v);
         scratch.context[..queries.len() * width].fill(T::ZERO);
 
         let (at, start, rows) = (call.at(unit.item, head), queries.start, queries.len());
@@ -185,11 +190,20 @@ impl<T: Real> Forward<'_, T> {
             // SAFETY: tasks have different (item, head, queries), and each has its own rows of weights.
             unsafe { weights.part(first, rows * at.kv_len) }
         });
-        let mut tile = Tile { at, queries, keys: 0..0 };
-        if call.normaliser.streams() {
-            self.softmax(&mut tile, keys, values, scratch, lse, weights);
-        } else {
-            self.whole_rows(&mut tile, keys, values, scratch, lse, weights);
+        let mut job = Rowwise {
+            call,
+            keys,
+            values,
+            source: self.inputs.values(unit),
+            tile: TileAt { at, queries, keys: 0..0 },
+            lse,
+            weights,
+        };
+        match call.normaliser.streaming() {
+            Streaming::Softmax { scale } => job.softmax(scratch, scale),
+            Streaming::Each => job.each(scratch),
+            Streaming::Pick { noise } => job.pick(scratch, noise),
+            Streaming::Rows => job.whole_rows(scratch),
         }
 
         for i in 0..rows {
@@ -199,109 +213,286 @@ impl<T: Real> Forward<'_, T> {
             out.copy_from_slice(&scratch.context[i * width..i * width + out.len()]);
         }
     }
+}
 
+/// A tile of queries of one head against all of its keys.
+struct Rowwise<'a, T: Real> {
+    call: &'a Call<'a, T>,
+    keys: &'a Keys<T>,
+    values: &'a Along<T>,
+    /// The values as they were given.
+    source: Source<'a, T>,
+    /// The queries; its keys move along.
+    tile: TileAt,
+    lse: &'a mut [T],
+    /// Rows of weights, kv_len apart, where they are wanted.
+    weights: Option<&'a mut [T]>,
+}
+
+impl<T: Real> Rowwise<'_, T> {
     /// The softmax needs no whole row: each tile of keys is added to a running maximum, sum and
     /// context.
-    fn softmax(
-        &self,
-        tile: &mut Tile,
-        keys: &Keys<T>,
-        values: &Along<T>,
-        scratch: &mut TileScratch<T>,
-        lse: &mut [T],
-        mut weights: Option<&mut [T]>,
-    ) {
-        let (call, rows) = (self.inputs.call, tile.queries.len());
-        let TileScratch { queries, scores, context, .. } = scratch;
-        let q = queries.rows(rows, call.dims.d_k);
-        let width = padded_width::<T>(call.dims.d_v);
-        if let Some(weights) = &mut weights {
+    fn softmax(&mut self, scratch: &mut TileScratch<T>, scale: T) {
+        let (call, rows, kv_len) = (self.call, self.tile.queries.len(), self.tile.at.kv_len);
+        let width = padded_width(call.dims.d_v);
+        if let Some(weights) = &mut self.weights {
             weights.fill(T::NEG_INFINITY);
         }
         let mut running = [Running::START; QUERIES];
         let running = &mut running[..rows];
 
-        for span in tiles(visible(call, tile), KEYS) {
-            tile.keys = span;
-            if !keys.scores(call, tile, q, scores, KEYS) {
+        for span in tiles(visible(call, &self.tile), KEYS) {
+            self.tile.keys = span;
+            let TileScratch { queries, scores, context } = &mut *scratch;
+            let q = queries.rows(rows, call.dims.d_k);
+            if !self.keys.scores(call, &self.tile, q, scale, scores, KEYS) {
                 continue;
             }
-            let n = tile.keys.len();
-            if let Some(weights) = &mut weights {
-                copy_tile(scores, KEYS, &mut weights[tile.keys.start..], tile.at.kv_len, n);
+            let n = self.tile.keys.len();
+            if let Some(weights) = &mut self.weights {
+                copy_tile(scores, KEYS, &mut weights[self.tile.keys.start..], kv_len, n);
             }
             softmax::add_tile(scores, KEYS, padded(n), running, context, width);
-            if let Some(drop) = call.dropout {
-                dropout::apply(
-                    drop,
-                    tile.at,
-                    tile.queries.clone(),
-                    tile.keys.clone(),
-                    scores,
-                    KEYS,
-                );
+            if call.position.weighs() {
+                call.position.weight_tile(&self.tile, scores, KEYS);
             }
-            let left = Left::Rows { data: scores, stride: KEYS };
-            values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
+            add_context(call, &self.tile, self.values, scores, KEYS, context);
         }
 
         for (i, running) in running.iter().enumerate() {
-            lse[i] = running.lse();
+            self.lse[i] = running.lse();
             let scale = running.scale();
-            for c in &mut context[i * width..(i + 1) * width] {
+            for c in &mut scratch.context[i * width..(i + 1) * width] {
                 *c *= scale;
             }
-            if let Some(weights) = &mut weights {
-                let row = i * tile.at.kv_len;
-                softmax::finish_weights(&mut weights[row..row + tile.at.kv_len], *running);
+            if let Some(weights) = &mut self.weights {
+                let row = &mut weights[i * kv_len..(i + 1) * kv_len];
+                softmax::finish_weights(row, *running);
+            }
+        }
+        if let Some(weights) = &mut self.weights
+            && call.position.weighs()
+        {
+            self.tile.keys = 0..kv_len;
+            call.position.weight_tile(&self.tile, weights, kv_len);
+        }
+    }
+
+    /// A normaliser that looks at each score alone takes any piece of a row.
+    fn each(&mut self, scratch: &mut TileScratch<T>) {
+        let (call, rows) = (self.call, self.tile.queries.len());
+        self.lse.fill(T::NEG_INFINITY);
+        if let Some(weights) = &mut self.weights {
+            weights.fill(T::ZERO);
+        }
+        for span in tiles(visible(call, &self.tile), KEYS) {
+            self.tile.keys = span;
+            let TileScratch { queries, scores, context } = &mut *scratch;
+            let q = queries.rows(rows, call.dims.d_k);
+            if !self.keys.scores(call, &self.tile, q, T::ONE, scores, KEYS) {
+                continue;
+            }
+            for (i, lse) in self.lse.iter_mut().enumerate() {
+                let row = &mut scores[i * KEYS..i * KEYS + padded(self.tile.keys.len())];
+                let of_piece = call.normaliser.row(row);
+                if of_piece != T::NEG_INFINITY {
+                    *lse = of_piece;
+                }
+            }
+            self.weigh_and_copy(scores, KEYS);
+            add_context(call, &self.tile, self.values, scores, KEYS, context);
+        }
+    }
+
+    /// A normaliser that chooses a key needs the largest score so far, and which.
+    fn pick(&mut self, scratch: &mut TileScratch<T>, noise: Option<Key>) {
+        let (call, rows, at) = (self.call, self.tile.queries.len(), self.tile.at);
+        if let Some(weights) = &mut self.weights {
+            weights.fill(T::ZERO);
+        }
+        let mut chosen = Chosen::new(rows);
+        chosen.find(call, self.keys, &mut self.tile, scratch, noise, self.lse);
+
+        let width = padded_width(call.dims.d_v);
+        for (i, key) in chosen.keys[..rows].iter().enumerate() {
+            let query = self.tile.queries.start + i;
+            let context = &mut scratch.context[i * width..i * width + call.dims.d_v];
+            let Some(key) = *key else {
+                if self.lse[i] != T::NEG_INFINITY {
+                    // A NaN among the scores: no key can be chosen, and the row must not look empty.
+                    context.fill(self.lse[i]);
+                    if let Some(weights) = &mut self.weights {
+                        let row = &mut weights[i * at.kv_len..(i + 1) * at.kv_len];
+                        for (key, weight) in row.iter_mut().enumerate() {
+                            if call.scope.allows(at, query, key) {
+                                *weight = self.lse[i];
+                            }
+                        }
+                    }
+                }
+                continue;
+            };
+            let mut weight = T::ONE;
+            if call.position.weighs() {
+                weight = call.position.weight(at, query, key);
+            }
+            if let Some(weights) = &mut self.weights {
+                weights[i * at.kv_len + key] = weight;
+            }
+            if let Some(drop) = call.dropout {
+                weight *= drop.factor(drop.row(at.item, at.head, query), key);
+            }
+            if weight != T::ZERO {
+                for (c, v) in context.iter_mut().zip(self.source.row(key)) {
+                    *c += weight * *v;
+                }
+                if call.position.has_values() {
+                    call.position.add_value(at, query, key, weight, context);
+                }
             }
         }
     }
 
     /// Any other normaliser gets whole rows: all tiles of keys are scored before it runs.
-    fn whole_rows(
-        &self,
-        tile: &mut Tile,
-        keys: &Keys<T>,
-        values: &Along<T>,
-        scratch: &mut TileScratch<T>,
-        lse: &mut [T],
-        weights: Option<&mut [T]>,
-    ) {
-        let (call, rows) = (self.inputs.call, tile.queries.len());
-        let TileScratch { queries, scores, context, .. } = scratch;
+    fn whole_rows(&mut self, scratch: &mut TileScratch<T>) {
+        let (call, rows) = (self.call, self.tile.queries.len());
+        let TileScratch { queries, scores, context } = scratch;
         let q = queries.rows(rows, call.dims.d_k);
-        let width = padded_width::<T>(call.dims.d_v);
-        let panel = Panel::new(visible(call, tile), scores, rows);
+        let panel = Panel::new(visible(call, &self.tile), scores, rows);
 
-        panel.scores(call, tile, keys, q, scores);
+        panel.scores(call, &mut self.tile, self.keys, q, scores);
         for i in 0..rows {
-            lse[i] = call.normaliser.row(&mut scores[panel.row(i)]);
+            let row = &mut scores[panel.row(i)];
+            self.lse[i] = call.normaliser.row_at(row_at(&self.tile, i), row);
         }
-        if let Some(weights) = weights {
+        if let Some(weights) = &mut self.weights {
             weights.fill(T::ZERO);
-            let kv_len = tile.at.kv_len;
-            if panel.len() > 0 {
-                copy_tile(scores, panel.stride, &mut weights[panel.start..], kv_len, panel.len());
-            }
         }
         for span in panel.tiles() {
+            self.tile.keys = span;
+            let part = &mut scores[self.tile.keys.start - panel.start..];
+            self.weigh_and_copy(part, panel.stride);
+            add_context(call, &self.tile, self.values, part, panel.stride, context);
+        }
+    }
+
+    /// Multiplies the weights of a tile by position's factor and copies them to where they are wanted.
+    fn weigh_and_copy(&mut self, part: &mut [T], stride: usize) {
+        if self.call.position.weighs() {
+            self.call.position.weight_tile(&self.tile, part, stride);
+        }
+        if let Some(weights) = &mut self.weights {
+            let (keys, kv_len) = (&self.tile.keys, self.tile.at.kv_len);
+            let part = &part[..(self.tile.queries.len() - 1) * stride + keys.len()];
+            copy_tile(part, stride, &mut weights[keys.start..], kv_len, keys.len());
+        }
+    }
+}
+
+/// Drops weights of a tile and adds `Σ_j a_ij (v_j + value_ij)` to the contexts.
+fn add_context<T: Real>(
+    call: &Call<'_, T>,
+    tile: &TileAt,
+    values: &Along<T>,
+    weights: &mut [T],
+    stride: usize,
+    context: &mut [T],
+) {
+    let (rows, d_v) = (tile.queries.len(), call.dims.d_v);
+    if let Some(drop) = call.dropout {
+        dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), weights, stride);
+    }
+    let width = padded_width(d_v);
+    let left = Left::Rows { data: weights, stride };
+    values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
+    if call.position.has_values() {
+        let mut context = BlockMut { data: context, rows, width: d_v, stride: width };
+        call.position.value_tile(tile, weights, stride, &mut context);
+    }
+}
+
+/// The place of row i of a tile.
+pub(crate) fn row_at(tile: &TileAt, i: usize) -> RowAt {
+    RowAt { item: tile.at.item, head: tile.at.head, query: tile.queries.start + i }
+}
+
+/// The key that each query of a tile chooses.
+pub(crate) struct Chosen {
+    pub(crate) keys: [Option<usize>; QUERIES],
+    rows: usize,
+}
+
+impl Chosen {
+    pub(crate) fn new(rows: usize) -> Self {
+        Self { keys: [None; QUERIES], rows }
+    }
+
+    /// Looks at all keys for the largest score, noise added, and sums up the log-sum-exps. Where a
+    /// score is NaN no key is chosen and the log-sum-exp is NaN.
+    fn find<T: Real>(
+        &mut self,
+        call: &Call<'_, T>,
+        keys: &Keys<T>,
+        tile: &mut TileAt,
+        scratch: &mut TileScratch<T>,
+        noise: Option<Key>,
+        lse: &mut [T],
+    ) {
+        let rows = self.rows;
+        let TileScratch { queries, scores, .. } = scratch;
+        let q = queries.rows(rows, call.dims.d_k);
+        let mut running = [Running::START; QUERIES];
+        let running = &mut running[..rows];
+        let mut top = [T::NEG_INFINITY; QUERIES];
+        for span in tiles(visible(call, tile), KEYS) {
             tile.keys = span;
-            let part = &mut scores[tile.keys.start - panel.start..];
-            if let Some(drop) = call.dropout {
-                let (queries, keys) = (tile.queries.clone(), tile.keys.clone());
-                dropout::apply(drop, tile.at, queries, keys, part, panel.stride);
+            if !keys.scores(call, tile, q, T::ONE, scores, KEYS) {
+                continue;
             }
-            let left = Left::Rows { data: part, stride: panel.stride };
-            values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
+            for i in 0..rows {
+                let row = &scores[i * KEYS..i * KEYS + tile.keys.len()];
+                self.look(i, tile, row, noise, &mut top[i]);
+            }
+            let columns = padded(tile.keys.len());
+            softmax::add_tile(scores, KEYS, columns, running, &mut [], 0);
+        }
+        for (i, running) in running.iter().enumerate() {
+            lse[i] = running.lse();
+            #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
+            if lse[i] != lse[i] {
+                self.keys[i] = None;
+            }
+        }
+    }
+
+    /// Takes a piece of row i into account; `top` is the largest so far.
+    pub(crate) fn look<T: Real>(
+        &mut self,
+        i: usize,
+        tile: &TileAt,
+        row: &[T],
+        noise: Option<Key>,
+        top: &mut T,
+    ) {
+        let stream = noise.map(|key| row_stream(key, row_at(tile, i)));
+        for (s, key) in row.iter().zip(tile.keys.clone()) {
+            if *s == T::NEG_INFINITY {
+                continue;
+            }
+            let noisy = stream.map_or(*s, |row| *s + T::from_f64(gumbel(row, key)));
+            let noisy = if fault::is(Fault::WrongChoice) { -noisy } else { noisy };
+            if self.keys[i].is_none() || noisy > *top {
+                (self.keys[i], *top) = (Some(key), noisy);
+            }
         }
     }
 }
 
 /// The keys that a tile of queries may see.
-pub(crate) fn visible<T: Real>(call: &Call<'_, T>, tile: &Tile) -> Range<usize> {
+pub(crate) fn visible<T: Real>(call: &Call<'_, T>, tile: &TileAt) -> Range<usize> {
     let keys = call.scope.keys(tile.at, tile.queries.clone());
-    keys.start..keys.end.min(tile.at.kv_len)
+    let end = keys.end.min(tile.at.kv_len);
+    keys.start..if fault::is(Fault::OffByOne) { end.saturating_sub(1) } else { end }
 }
 
 /// Copies `n` columns of rows that are `stride` apart to rows that are `out_stride` apart.

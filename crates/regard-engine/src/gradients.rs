@@ -51,7 +51,10 @@ pub struct Gradients<'a, T> {
     /// Gradients of queries, keys and values.
     pub arrays: GradArrays<'a, T>,
     /// Gradient of the score's parameters, [`Score::n_params`](regard_attn::Score::n_params) long.
-    pub dparams: &'a mut [T],
+    pub dscore_params: &'a mut [T],
+    /// Gradient of the position's parameters, [`Position::n_params`](regard_attn::Position::n_params)
+    /// long.
+    pub dposition_params: &'a mut [T],
 }
 
 /// The rows of gradients, none of which overlaps another.

@@ -15,11 +15,17 @@
 //! ```
 //!
 //! A normaliser that cannot take a row piece by piece gets whole rows, tile of queries by tile of queries.
+//! [`summarise()`] says what is wanted of the weights (sums by key, the largest, entropies, choices, distances)
+//! without the whole of them.
 //! The order of every sum is fixed by the item alone, so the result has the same bits for any number of
 //! threads, and for an item alone, in a padded or in a packed batch.
 
 mod backward;
 mod check;
+#[cfg(feature = "faults")]
+pub mod fault;
+#[cfg(not(feature = "faults"))]
+mod fault;
 mod forward;
 mod gradients;
 mod kernel;
@@ -28,8 +34,10 @@ mod panel;
 mod plan;
 mod rows;
 mod score;
+mod summarise;
 
 pub use backward::backward;
 pub use forward::{Output, forward};
 pub use gradients::{GradArrays, Gradients};
 pub use rows::Place;
+pub use summarise::summarise;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use regard_attn::{Position, Rows};
 use regard_tensor::{Buffer, Real};
 
-use crate::kernel::product::{Left, Panels, Product, block_columns};
+use crate::kernel::product::{COLUMNS, Left, Panels, Product};
 
 /// The rows of one head of one item.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +41,8 @@ pub(crate) fn grow<T: Real>(buffer: &mut Buffer<T>, len: usize) {
 }
 
 /// `width` rounded up to whole blocks of columns of a product.
-pub(crate) fn padded_width<T>(width: usize) -> usize {
-    width.next_multiple_of(block_columns::<T>())
+pub(crate) fn padded_width(width: usize) -> usize {
+    width.next_multiple_of(COLUMNS)
 }
 
 pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
@@ -56,17 +56,16 @@ pub(crate) fn copy<T: Real>(source: Source<'_, T>, rows: Range<usize>, out: &mut
     }
 }
 
-/// As [`copy`]; row i is turned to position i if the position turns.
-pub(crate) fn copy_turned<T: Real>(
-    source: Source<'_, T>,
+/// Turns rows that follow each other to positions from `first` on, if the position turns.
+pub(crate) fn turn<T: Real>(
     position: &dyn Position<T>,
-    rows: Range<usize>,
-    out: &mut [T],
+    first: usize,
+    rows: &mut [T],
+    width: usize,
 ) {
-    copy(source, rows.clone(), out);
     if position.turns() {
-        for (i, row) in rows.zip(out.chunks_exact_mut(source.width)) {
-            position.turn(i, row);
+        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+            position.turn(first + i, row);
         }
     }
 }
@@ -86,7 +85,7 @@ impl<T: Real> Across<T> {
 
     /// Packs rows 0..len.
     pub(crate) fn pack(&mut self, source: Source<'_, T>, len: usize) {
-        let (lanes, width) = (block_columns::<T>(), source.width);
+        let (lanes, width) = (COLUMNS, source.width);
         grow(&mut self.data, width * len.next_multiple_of(lanes));
         self.width = width;
         for (p, panel) in self.data.chunks_exact_mut(width * lanes).enumerate() {
@@ -108,7 +107,7 @@ impl<T: Real> Across<T> {
 
     /// The columns of rows `rows`, which start at a multiple of the block's columns.
     pub(crate) fn panels(&self, rows: &Range<usize>) -> Panels<'_, T> {
-        let lanes = block_columns::<T>();
+        let lanes = COLUMNS;
         Panels {
             data: &self.data[rows.start * self.width..],
             stride: self.width * lanes,
@@ -146,8 +145,8 @@ impl<T: Real> Along<T> {
 
     /// Packs rows 0..len.
     pub(crate) fn pack(&mut self, source: Source<'_, T>, len: usize) {
-        let lanes = block_columns::<T>();
-        let width = padded_width::<T>(source.width);
+        let lanes = COLUMNS;
+        let width = padded_width(source.width);
         grow(&mut self.data, width * len);
         self.odd.clear();
         self.odd_rows.clear();
@@ -190,8 +189,8 @@ impl<T: Real> Along<T> {
         alpha: T,
         tile: &Range<usize>,
     ) {
-        let lanes = block_columns::<T>();
-        let width = padded_width::<T>(self.width);
+        let lanes = COLUMNS;
+        let width = padded_width(self.width);
         let begin = tile.start / self.tile * self.tile;
         let skipped = tile.start - begin;
         let packed = self.tile.min(self.len - begin);
@@ -201,7 +200,7 @@ impl<T: Real> Along<T> {
             depth: tile.len(),
             count: width / lanes,
         };
-        Product { c: &mut *c, stride, rows, left, right, alpha }.compute();
+        Product { c: &mut *c, stride, rows, left, right, alpha }.add();
         for (j, row) in self.odd.iter().zip(self.odd_rows.chunks_exact(self.width)) {
             if !tile.contains(j) {
                 continue;
@@ -229,11 +228,11 @@ mod tests {
             let (a, b) = (random_vec(1, m * d), random_vec(2, n * d));
             let mut across = Across::new();
             across.pack(Source::dense(&b, d), n);
-            let stride = padded_width::<f64>(n);
+            let stride = padded_width(n);
             let mut c = vec![0.0; m * stride];
             let right = across.panels(&(0..n));
             let left = Left::Rows { data: &a, stride: d };
-            Product { c: &mut c, stride, rows: m, left, right, alpha: 2.0 }.compute();
+            Product { c: &mut c, stride, rows: m, left, right, alpha: 2.0 }.add();
             for i in 0..m {
                 for j in 0..n {
                     let want: f64 = (0..d).map(|x| 2.0 * a[i * d + x] * b[j * d + x]).sum();
@@ -244,7 +243,7 @@ mod tests {
             // C·B, tile by tile, by rows and by columns of C.
             let mut along = Along::new(64);
             along.pack(Source::dense(&b, d), n);
-            let width = padded_width::<f64>(d);
+            let width = padded_width(d);
             let transposed: Vec<f64> = (0..n * m).map(|x| c[(x % m) * stride + x / m]).collect();
             let (mut by_rows, mut by_columns) = (vec![0.0; m * width], vec![0.0; m * width]);
             for start in (0..n).step_by(64) {
@@ -271,10 +270,10 @@ mod tests {
         let sum = |b: &[f64]| {
             let mut along = Along::new(4);
             along.pack(Source::dense(b, 3), 5);
-            let mut c = vec![0.0; 8];
+            let mut c = vec![0.0; COLUMNS];
             for tile in [0..4, 4..5] {
                 let left = Left::Rows { data: &weights[tile.start..], stride: 5 };
-                along.add_weighted(&mut c, 8, 1, left, 1.0, &tile);
+                along.add_weighted(&mut c, COLUMNS, 1, left, 1.0, &tile);
             }
             c
         };

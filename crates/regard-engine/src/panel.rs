@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use regard_attn::Call;
+use regard_attn::{Call, TileAt};
 use regard_tensor::{Buffer, Real};
 
 use crate::kernel::{LANES, padded};
 use crate::pack::grow;
 use crate::plan::{KEYS, tiles};
-use crate::score::{Keys, Tile};
+use crate::score::Keys;
 
 /// The layout of a tile's whole rows: the keys from `start` to `end`, rows `stride` apart.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl Panel {
     /// For the keys of `range`, begun at a whole number of lanes; grows `buffer` to hold `rows` rows.
     pub(crate) fn new<T: Real>(range: Range<usize>, buffer: &mut Buffer<T>, rows: usize) -> Self {
         let start = range.start / LANES * LANES;
-        let end = range.end.max(start);
+        let end = if range.is_empty() { start } else { range.end };
         let stride = padded(end - start);
         grow(buffer, rows * stride);
         Self { start, end, stride }
@@ -45,7 +45,7 @@ impl Panel {
     pub(crate) fn scores<T: Real>(
         self,
         call: &Call<'_, T>,
-        tile: &mut Tile,
+        tile: &mut TileAt,
         keys: &Keys<T>,
         q: &[T],
         scores: &mut [T],
@@ -53,7 +53,7 @@ impl Panel {
         for span in self.tiles() {
             tile.keys = span;
             let part = &mut scores[tile.keys.start - self.start..];
-            if !keys.scores(call, tile, q, part, self.stride) {
+            if !keys.scores(call, tile, q, T::ONE, part, self.stride) {
                 for row in part.chunks_mut(self.stride).take(tile.queries.len()) {
                     row[..tile.keys.len()].fill(T::NEG_INFINITY);
                 }

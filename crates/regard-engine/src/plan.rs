@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use regard_attn::{Call, Item, Rows};
 use regard_tensor::Real;
 
+use crate::fault::{self, Fault};
 use crate::kernel::LANES;
 use crate::pack::Source;
 
@@ -78,7 +79,10 @@ impl<'a, T: Real> Inputs<'a, T> {
     /// The keys of a unit.
     pub(crate) fn keys(&self, unit: Unit) -> Source<'a, T> {
         let start = self.item(unit).kv_start;
-        Source::new(self.k, start, unit.kv_head, self.call.dims.d_k)
+        let wrong = fault::is(Fault::WrongKeyHead);
+        let heads = self.call.dims.n_kv_heads;
+        let head = if wrong { (unit.kv_head + 1) % heads } else { unit.kv_head };
+        Source::new(self.k, start, head, self.call.dims.d_k)
     }
 
     /// The values of a unit.

@@ -1,11 +1,12 @@
-//! A tile of scores and its derivative: the score, by its lowering, then the scope.
+//! A tile of scores and its derivative: the score, by its lowering, position's bias, then the scope.
 
 use std::ops::Range;
 
 use regard_attn::score::{Block, BlockMut};
-use regard_attn::{At, Call, Coverage, Lowering, Scope};
-use regard_tensor::{Buffer, Real};
+use regard_attn::{At, Call, Coverage, Lowering, Position, Scope, TileAt};
+use regard_tensor::{Buffer, Real, simd};
 
+use crate::fault::{self, Fault};
 use crate::kernel::padded;
 use crate::kernel::product::{Left, Product};
 use crate::pack::{self, Across, Along, Source, padded_width};
@@ -50,30 +51,20 @@ pub(crate) fn forbid(
     }
 }
 
-/// A tile: which head of which item, which of its queries and keys.
-#[derive(Debug, Clone)]
-pub(crate) struct Tile {
-    pub(crate) at: At,
-    pub(crate) queries: Range<usize>,
-    pub(crate) keys: Range<usize>,
-}
-
-impl Tile {
-    /// Writes `value` at every pair of the tile that the scope forbids.
-    pub(crate) fn fill_forbidden<T: Real>(
-        &self,
-        scope: &dyn Scope,
-        value: T,
-        tile: &mut [T],
-        stride: usize,
-    ) {
-        let (queries, keys) = (self.queries.clone(), self.keys.clone());
-        forbid(scope, self.at, queries, keys, &mut |i, stretch| {
-            let row = (i - self.queries.start) * stride;
-            let (from, to) = (stretch.start - self.keys.start, stretch.end - self.keys.start);
-            tile[row + from..row + to].fill(value);
-        });
-    }
+/// Writes `value` at every pair of a tile that the scope forbids.
+pub(crate) fn fill_forbidden<T: Real>(
+    scope: &dyn Scope,
+    tile: &TileAt,
+    value: T,
+    out: &mut [T],
+    stride: usize,
+) {
+    let (queries, keys) = (tile.queries.clone(), tile.keys.clone());
+    forbid(scope, tile.at, queries, keys, &mut |i, stretch| {
+        let row = (i - tile.queries.start) * stride;
+        let (from, to) = (stretch.start - tile.keys.start, stretch.end - tile.keys.start);
+        out[row + from..row + to].fill(value);
+    });
 }
 
 /// The keys of one unit, in the layout that the score asks for.
@@ -89,21 +80,30 @@ impl<T: Real> Keys<T> {
         Self { across: Across::new(), along: Along::new(KEYS), rows: Buffer::stale(0) }
     }
 
-    /// Turns the keys and packs what [`Keys::scores`] reads, and [`Keys::backward`] if it will be
-    /// called.
+    /// Takes the keys of key head `kv_head`, the score's own where it has such, turns them and
+    /// packs what [`Keys::scores`] reads, and [`Keys::backward`] if it will be called.
     pub(crate) fn pack(
         &mut self,
         call: &Call<'_, T>,
         source: Source<'_, T>,
+        kv_head: usize,
         len: usize,
         with_backward: bool,
     ) {
         let Self { across, along, rows } = self;
         let product = matches!(call.score.lowering(), Lowering::Product { .. });
-        let source = if call.position.turns() || !product {
+        let own = call.score.has_own_keys();
+        let source = if call.position.turns() || own || !product {
             let d_k = call.dims.d_k;
             pack::grow(rows, len * d_k);
-            pack::copy_turned(source, call.position, 0..len, rows);
+            if own {
+                for (j, out) in rows.chunks_exact_mut(d_k).take(len).enumerate() {
+                    out.copy_from_slice(call.score.own_key(kv_head, j));
+                }
+            } else {
+                pack::copy(source, 0..len, rows);
+            }
+            pack::turn(call.position, 0, &mut rows[..len * d_k], d_k);
             Source::dense(rows, d_k)
         } else {
             source
@@ -121,13 +121,15 @@ impl<T: Real> Keys<T> {
         Block { data, rows: keys.len(), width, stride: width }
     }
 
-    /// `s_ij = score(q_i, k_j)`, and −∞ where the scope forbids the pair or where columns only fill
-    /// up the last lanes. Returns false, and leaves `out` as it is, if the scope forbids all.
+    /// `s_ij = factor·(score(q_i, k_j) + bias_ij)`, and −∞ where the scope forbids the pair or where
+    /// columns only fill up the last lanes. Returns false, and leaves `out` as it is, if the scope
+    /// forbids all.
     pub(crate) fn scores(
         &self,
         call: &Call<'_, T>,
-        tile: &Tile,
+        tile: &TileAt,
         q: &[T],
+        factor: T,
         out: &mut [T],
         stride: usize,
     ) -> bool {
@@ -136,45 +138,61 @@ impl<T: Real> Keys<T> {
             return false;
         }
         let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
+        let block = Block { data: q, rows, width: d_k, stride: d_k };
+        let biases = call.position.biases();
+        let drop_scale = fault::is(Fault::DroppedScale);
+        let mut left_to_scale = factor;
         match call.score.lowering() {
             Lowering::Product { scale } => {
-                for i in 0..rows {
-                    out[i * stride..i * stride + padded(n)].fill(T::ZERO);
-                }
+                let scale = if drop_scale { T::ONE } else { scale };
+                let alpha = if biases { scale } else { scale * factor };
+                left_to_scale = if biases { factor } else { T::ONE };
                 let left = Left::Rows { data: q, stride: d_k };
                 let right = self.across.panels(&tile.keys);
-                Product { c: &mut *out, stride, rows, left, right, alpha: scale }.compute();
+                Product { c: &mut *out, stride, rows, left, right, alpha }.set();
             }
             Lowering::Tile => {
-                let q = Block { data: q, rows, width: d_k, stride: d_k };
-                call.score.tile(tile.at.head, q, self.block(&tile.keys, d_k), out, stride);
+                call.score.tile(tile.at.head, block, self.block(&tile.keys, d_k), out, stride);
             }
         }
-        for i in 0..rows {
-            out[i * stride + n..i * stride + padded(n)].fill(T::NEG_INFINITY);
+        if biases {
+            call.position.bias_tile(tile, block, out, stride);
         }
-        if coverage == Coverage::Partial {
-            tile.fill_forbidden(call.scope, T::NEG_INFINITY, out, stride);
+        if left_to_scale != T::ONE {
+            scale_tile(left_to_scale, out, stride, rows, n);
+        }
+        for i in 0..rows {
+            let filler = if fault::is(Fault::UnfilledLanes) { T::ZERO } else { T::NEG_INFINITY };
+            out[i * stride + n..i * stride + padded(n)].fill(filler);
+        }
+        if coverage == Coverage::Partial && !fault::is(Fault::LeakedMask) {
+            fill_forbidden(call.scope, tile, T::NEG_INFINITY, out, stride);
         }
         true
     }
 
-    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden), adds the score's gradients of the tile to `dq`
-    /// and `dk`, whose rows are [`padded_width`]`(d_k)` apart and begin with the tile's, and to
-    /// `dparams`.
+    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden), adds the gradients of the score and of position's
+    /// bias in the tile to `dq` and `dk`, whose rows are [`padded_width`]`(d_k)` apart and begin with
+    /// the tile's, and to the parameters'.
     pub(crate) fn backward(
         &self,
         call: &Call<'_, T>,
-        tile: &Tile,
+        tile: &TileAt,
         q: &Queries<T>,
         g: &[T],
         stride: usize,
         dq: &mut [T],
         dk: &mut [T],
-        dparams: &mut [T],
+        dparams: &mut ParamGradients<T>,
     ) {
         let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
-        let width = padded_width::<T>(d_k);
+        let width = padded_width(d_k);
+        if call.position.biases() && !fault::is(Fault::LostBias) {
+            let q = Block { data: q.rows(rows, d_k), rows, width: d_k, stride: d_k };
+            let mut dq = BlockMut { data: &mut *dq, rows, width: d_k, stride: width };
+            bias_backward(call.position, tile, q, g, stride, &mut dq, &mut dparams.position);
+        }
+        let dparams = &mut dparams.score;
         match call.score.lowering() {
             Lowering::Product { scale } => {
                 // s_ij = scale·q_i·k_j: dq_i += scale·Σ_j g_ij k_j, dk_j += scale·Σ_i g_ij q_i.
@@ -208,6 +226,62 @@ impl<T: Real> Keys<T> {
     }
 }
 
+/// `out_ij *= factor` on `n` columns.
+pub(crate) fn scale_tile<T: Real>(factor: T, out: &mut [T], stride: usize, rows: usize, n: usize) {
+    for row in out.chunks_mut(stride).take(rows) {
+        let row = &mut row[..n];
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for s in row {
+                    *s *= factor;
+                }
+            },
+        );
+    }
+}
+
+/// Adds the gradients of position's bias.
+fn bias_backward<T: Real>(
+    position: &dyn Position<T>,
+    tile: &TileAt,
+    q: Block<'_, T>,
+    g: &[T],
+    stride: usize,
+    dq: &mut BlockMut<'_, T>,
+    dparams: &mut [T],
+) {
+    if pack::all_finite(q.data) {
+        position.bias_tile_backward(tile, q, g, stride, dq, dparams);
+        return;
+    }
+    // A bias may multiply by g = 0, which must not meet a NaN of a query that sees nothing.
+    for (i, query) in tile.queries.clone().enumerate() {
+        for (j, key) in tile.keys.clone().enumerate() {
+            let g = g[i * stride + j];
+            if g != T::ZERO {
+                position.bias_backward(tile.at, query, key, q.row(i), g, dq.row(i), dparams);
+            }
+        }
+    }
+}
+
+/// Sums of the gradients of parameters.
+#[derive(Debug)]
+pub(crate) struct ParamGradients<T: Real> {
+    pub(crate) score: Vec<T>,
+    pub(crate) position: Vec<T>,
+}
+
+impl<T: Real> ParamGradients<T> {
+    pub(crate) fn zeros(call: &Call<'_, T>) -> Self {
+        Self {
+            score: vec![T::ZERO; call.score.n_params()],
+            position: vec![T::ZERO; call.position.n_params()],
+        }
+    }
+}
+
 /// The queries of one tile, turned.
 #[derive(Debug)]
 pub(crate) struct Queries<T: Real> {
@@ -220,17 +294,21 @@ impl<T: Real> Queries<T> {
         Self { rows: Buffer::stale(QUERIES * d_k), along: Along::new(QUERIES) }
     }
 
-    /// Copies and turns the queries of a tile and packs what [`Keys::backward`] reads if it will be
-    /// called.
+    /// Copies and turns the queries of a tile, of which the item's first stands at
+    /// `first_position`, and packs what [`Keys::backward`] reads if it will be called.
     pub(crate) fn pack(
         &mut self,
         call: &Call<'_, T>,
         source: Source<'_, T>,
+        first_position: usize,
         queries: Range<usize>,
         with_backward: bool,
     ) {
-        let n = queries.len();
-        pack::copy_turned(source, call.position, queries, &mut self.rows);
+        let (n, d_k) = (queries.len(), call.dims.d_k);
+        let first_position = if fault::is(Fault::OffsetIgnored) { 0 } else { first_position };
+        let first = first_position + queries.start;
+        pack::copy(source, queries, &mut self.rows);
+        pack::turn(call.position, first, &mut self.rows[..n * d_k], d_k);
         if with_backward && matches!(call.score.lowering(), Lowering::Product { .. }) {
             self.along.pack(Source::dense(&self.rows, call.dims.d_k), n);
         }
@@ -270,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_is_forbidden_is_filled_and_nothing_else() {
-        let at = At { item: 0, head: 0, q_len: 200, kv_len: 200 };
+        let at = At { item: 0, head: 0, q_len: 200, kv_len: 200, q_offset: 0 };
         let rules: [fn(usize, usize) -> bool; 5] = [
             |i, j| j <= i,
             |i, j| (i * 7 + j * 3) % 5 == 0,
@@ -281,9 +359,9 @@ mod tests {
         for rule in rules {
             for hints in [false, true] {
                 for (queries, keys) in [(64..128, 64..128), (3..4, 70..129), (64..111, 0..1)] {
-                    let tile = Tile { at, queries: queries.clone(), keys: keys.clone() };
+                    let tile = TileAt { at, queries: queries.clone(), keys: keys.clone() };
                     let mut out = vec![0.0; queries.len() * 80];
-                    tile.fill_forbidden(&Rule(rule, hints), 1.0, &mut out, 80);
+                    fill_forbidden(&Rule(rule, hints), &tile, 1.0, &mut out, 80);
                     for (i, row) in queries.zip(out.chunks(80)) {
                         for j in 0..80 {
                             let inside = j < keys.len();

@@ -22,11 +22,12 @@ fn arrays_of_the_wrong_size_are_refused_by_name() {
                 dk: rows_mut(&mut dk, 1, d.d_k),
                 dv: rows_mut(&mut dv, 1, d.d_v),
             };
-            let grads = Gradients { arrays, dparams: &mut dparams };
+            let grads =
+                Gradients { arrays, dscore_params: &mut dparams, dposition_params: &mut [] };
             let (context, dc) = (rows(&contexts, 2, d.d_v), rows(&problem.d_context, 2, d.d_v));
             let (lse, d_weights) = (vec![0.0; lse], vec![0.0; weights]);
             let given = Some(&d_weights[..]);
-            regard_engine::backward(call, q, k, v, context, &lse, dc, given, grads)
+            regard_engine::backward(call, q, k, v, context, &lse, dc, given.into(), grads)
                 .map_err(|error| error.to_string())
         })
     };
@@ -36,15 +37,15 @@ fn arrays_of_the_wrong_size_are_refused_by_name() {
         (refused(23, dk, lse, params, weights), "`context` must be at least 24 elements"),
         (refused(context, 29, lse, params, weights), "`dk` must be at least 30 elements"),
         (refused(context, dk, 7, params, weights), "`lse` must be 8 elements, got 7"),
-        (refused(context, dk, lse, 11, weights), "`dparams` must be 10 elements, got 11"),
+        (refused(context, dk, lse, 11, weights), "`dscore_params` must be 10 elements, got 11"),
         (refused(context, dk, lse, params, 47), "`d_weights` must be 48 elements, got 47"),
     ] {
         assert!(got.as_ref().is_err_and(|message| message.contains(argument)), "{got:?}");
     }
 
     let shared = vec![
-        Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3 },
-        Item { q_start: 2, q_len: 2, kv_start: 3, kv_len: 3 },
+        Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3, q_offset: 0 },
+        Item { q_start: 2, q_len: 2, kv_start: 3, kv_len: 3, q_offset: 0 },
     ];
     let problem = Problem::new(Kind::Dot, 1, 1, shared);
     let mut context = numbers(1, 12);
@@ -70,9 +71,19 @@ fn gradients_that_overlap_are_refused() {
             let mut data = vec![0.0; 80];
             let [dq, dk, dv] = offsets.map(|offset| Place { offset, row_stride, head_stride: 5 });
             let arrays = GradArrays::Fused { data: &mut data, dq, dk, dv };
-            let grads = Gradients { arrays, dparams: &mut [] };
-            regard_engine::backward(call, q, k, v, dc, &[0.0; 4], dc, None, grads)
-                .map_err(|error| error.to_string())
+            let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+            regard_engine::backward(
+                call,
+                q,
+                k,
+                v,
+                dc,
+                &[0.0; 4],
+                dc,
+                regard_attn::Upstream::NONE,
+                grads,
+            )
+            .map_err(|error| error.to_string())
         })
     };
     assert_eq!(refused([0, 5, 10], 15), Ok(()));

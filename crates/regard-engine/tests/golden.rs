@@ -47,7 +47,13 @@ fn check(case: &Case) {
         scopes.push(&causal);
     }
     let items: Vec<Item> = (0..batch)
-        .map(|b| Item { q_start: b * heads * q_len, q_len, kv_start: b * heads * kv_len, kv_len })
+        .map(|b| Item {
+            q_start: b * heads * q_len,
+            q_len,
+            kv_start: b * heads * kv_len,
+            kv_len,
+            q_offset: 0,
+        })
         .collect();
     let call = Call {
         score,
@@ -86,12 +92,12 @@ fn check(case: &Case) {
         dk: rows_mut(&mut dk, kv_len, d_k),
         dv: rows_mut(&mut dv, kv_len, d_v),
     };
-    let grads = Gradients { arrays, dparams: &mut d_v_a };
+    let grads = Gradients { arrays, dscore_params: &mut d_v_a, dposition_params: &mut [] };
     let (_, dc) = case.array("d_context");
     let d_weights = case.optional_array("d_weights").map(|(_, d)| d);
     let (c, dc) = (rows(&context, q_len, d_v), rows(&dc, q_len, d_v));
     let given = d_weights.as_deref();
-    regard_engine::backward(&call, q_in, k_in, v_in, c, &out.lse, dc, given, grads).unwrap();
+    regard_engine::backward(&call, q_in, k_in, v_in, c, &out.lse, dc, given.into(), grads).unwrap();
     same("d_q", &dq);
     same("d_k", &dk);
     same("d_v", &dv);

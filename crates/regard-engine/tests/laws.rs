@@ -174,8 +174,8 @@ fn a_causal_prefix_is_the_shorter_sequence() {
 #[test]
 fn rows_of_no_item_are_not_written() {
     let items = vec![
-        Item { q_start: 2, q_len: 3, kv_start: 1, kv_len: 4 },
-        Item { q_start: 7, q_len: 1, kv_start: 6, kv_len: 2 },
+        Item { q_start: 2, q_len: 3, kv_start: 1, kv_len: 4, q_offset: 0 },
+        Item { q_start: 7, q_len: 1, kv_start: 6, kv_len: 2, q_offset: 0 },
     ];
     let problem = Problem::new(Kind::Additive, 1, 1, items);
     let got = problem.engine::<f32>();

@@ -22,6 +22,7 @@ fn an_item_alone_is_the_item_in_any_batch() {
                     q_len: padded_len,
                     kv_start: n * padded_len,
                     kv_len: padded_len,
+                    q_offset: 0,
                 })
                 .collect();
             let dims = Dims { n_heads: 2, n_kv_heads: 1, d_k: 6, d_v: 5 };
@@ -128,9 +129,20 @@ fn any_strides_give_the_same_bits() {
         let place = |part: usize| Place { offset: part * 2 * d, row_stride: 6 * d, head_stride: d };
         let (dq, dk, dv) = (place(0), place(1), place(2));
         let arrays = GradArrays::Fused { data: &mut d_qkv, dq, dk, dv };
-        let grads = Gradients { arrays, dparams: &mut [] };
+        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
         let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
-        regard_engine::backward(call, q, k, v, context, &out.lse, dc, None, grads).unwrap();
+        regard_engine::backward(
+            call,
+            q,
+            k,
+            v,
+            context,
+            &out.lse,
+            dc,
+            regard_attn::Upstream::NONE,
+            grads,
+        )
+        .unwrap();
     });
     for row in 0..n {
         for head in 0..2 {
@@ -149,10 +161,21 @@ fn any_strides_give_the_same_bits() {
         let dq = RowsMut { data: &mut dq, row_stride: 2 * d, head_stride: d };
         let (dk, dv) = (place(0), place(1));
         let arrays = GradArrays::KeyValue { dq, data: &mut d_kv, dk, dv };
-        let grads = Gradients { arrays, dparams: &mut [] };
+        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
         let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
         let context = Rows { data: &context, row_stride: d, head_stride: n * d };
-        regard_engine::backward(call, q, k, v, context, &want.lse, dc, None, grads).unwrap();
+        regard_engine::backward(
+            call,
+            q,
+            k,
+            v,
+            context,
+            &want.lse,
+            dc,
+            regard_attn::Upstream::NONE,
+            grads,
+        )
+        .unwrap();
     });
     for row in 0..n {
         for x in 0..2 * d {

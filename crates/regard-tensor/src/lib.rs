@@ -26,7 +26,9 @@
 
 pub mod buffer;
 pub mod kernels;
+pub mod memory;
 pub mod parallel;
+pub mod peak;
 pub mod real;
 pub mod rng;
 pub mod simd;

@@ -4,6 +4,8 @@ use std::fmt::{Debug, Display};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 
+use crate::simd::fma;
+
 /// A real number type that kernels are generic over.
 ///
 /// For `f32` the transcendental functions are branch-free polynomials that vectorise (within
@@ -62,6 +64,13 @@ pub trait Real:
     fn is_finite(self) -> bool;
     /// eˣ; 0 at −∞, NaN at NaN.
     fn exp(self) -> Self;
+    /// eˣ for x ≤ 0, as a softmax needs it: 0 at −∞ and wherever eˣ is no normal number, NaN at NaN. For
+    /// `f32` within 2 units in the last place; cheaper than [`Real::exp`], more so where [`crate::simd::fma`] is one
+    /// instruction, which changes last bits.
+    #[inline(always)]
+    fn exp_nonpositive<const FMA: bool>(self) -> Self {
+        self.exp()
+    }
     /// tanh x
     fn tanh(self) -> Self;
     /// 2/√π ∫₀ˣ e^{−t²} dt
@@ -205,6 +214,29 @@ impl Real for f32 {
         if self.is_nan() { self } else { y }
     }
 
+    /// As [`Real::exp`], without what only positive numbers need.
+    #[inline(always)]
+    fn exp_nonpositive<const FMA: bool>(self) -> Self {
+        const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it rounds to an integer
+        // From here on n ≥ −126, so that 2ⁿ is a normal number. A NaN fails the comparison and stays.
+        const LOWEST: f32 = -87.336_5;
+        let x = if self < LOWEST { LOWEST } else { self };
+        let t = fma::<f32, FMA>(x, std::f32::consts::LOG2_E, ROUND);
+        let n = t - ROUND;
+        let r = fma::<f32, FMA>(n, -0.693_359_4, x);
+        let r = fma::<f32, FMA>(n, 2.121_944_4e-4, r);
+        let p = fma::<f32, FMA>(1.987_569_2e-4, r, 1.398_199_9e-3);
+        let p = fma::<f32, FMA>(p, r, 8.333_452e-3);
+        let p = fma::<f32, FMA>(p, r, 4.166_579_6e-2);
+        let p = fma::<f32, FMA>(p, r, 1.666_666_5e-1);
+        let p = fma::<f32, FMA>(p, r, 5e-1);
+        let p = fma::<f32, FMA>(p, r, 1.0);
+        let p = fma::<f32, FMA>(p, r, 1.0);
+        let bits = t.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+        let y = p * f32::from_bits(bits << 23);
+        if self < LOWEST { 0.0 } else { y }
+    }
+
     /// 1 − 2/(e^{2x} + 1) away from zero, an odd polynomial near it (Cephes).
     #[inline(always)]
     fn tanh(self) -> Self {
@@ -266,17 +298,23 @@ mod tests {
     #[test]
     fn functions_stay_within_their_stated_error() {
         let (mut e, mut t, mut s, mut r) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+        let mut nonpositive = 0.0f64;
         for i in -200_000..200_000 {
             let x = i as f32 * 4.3e-4;
             let d = f64::from(x);
             if d.exp() < f64::from(f32::MAX) {
                 e = e.max(ulps(Real::exp(x), d.exp()));
             }
+            if x <= 0.0 && d.exp() > f64::from(f32::MIN_POSITIVE) {
+                let (plain, fused) = (x.exp_nonpositive::<false>(), x.exp_nonpositive::<true>());
+                nonpositive = nonpositive.max(ulps(plain, d.exp())).max(ulps(fused, d.exp()));
+            }
             t = t.max(ulps(Real::tanh(x), d.tanh()));
             s = s.max(ulps(x.sigmoid(), 1.0 / (1.0 + (-d).exp())));
             r = r.max((f64::from(Real::erf(x)) - libm::erf(d)).abs());
         }
         assert!(e <= 2.0, "exp {e}");
+        assert!(nonpositive <= 2.0, "exp_nonpositive {nonpositive}");
         assert!(t <= 4.0, "tanh {t}");
         assert!(s <= 4.0, "sigmoid {s}");
         assert!(r <= 5e-7, "erf {r}");
@@ -289,6 +327,13 @@ mod tests {
         assert_eq!(Real::exp(0.0f32), 1.0);
         assert_eq!(Real::exp(f32::INFINITY), f32::INFINITY);
         assert!(Real::exp(f32::NAN).is_nan());
+        for x in [f32::NEG_INFINITY, f32::MIN, -1000.0, -87.4] {
+            assert_eq!((x.exp_nonpositive::<true>(), x.exp_nonpositive::<false>()), (0.0, 0.0));
+        }
+        assert_eq!(0.0f32.exp_nonpositive::<true>(), 1.0);
+        assert!((-87.336f32).exp_nonpositive::<true>() >= f32::MIN_POSITIVE);
+        assert!(f32::NAN.exp_nonpositive::<true>().is_nan());
+        assert!(f32::NAN.exp_nonpositive::<false>().is_nan());
         assert!(Real::tanh(f32::NAN).is_nan());
         assert_eq!(Real::tanh(f32::INFINITY), 1.0);
         assert_eq!(Real::tanh(f32::NEG_INFINITY), -1.0);

@@ -1,37 +1,68 @@
 //! Choosing the instruction set at run time.
 //!
 //! Kernels are written once, as plain loops over fixed-width lanes; [`vectorise`] compiles the
-//! loop a second time for AVX2 and picks that copy where the processor has it. Element-wise
+//! loop again for AVX2 and for AVX-512 and picks the best copy that the processor can run. Element-wise
 //! kernels use no fused multiply-add, so they give the same bits at every level.
-//! The environment variable `REGARD_SIMD=plain` forces the fallback.
+//! The environment variable `REGARD_SIMD` (`plain`, `avx2` or `avx512`) names the highest level to
+//! use.
 
 use std::sync::OnceLock;
 
 /// An instruction set that kernels are compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Whatever the compilation target guarantees.
     Plain,
     /// AVX2 and FMA, 256-bit lanes.
     Avx2,
+    /// AVX-512 (F, BW, DQ and VL), 512-bit lanes.
+    Avx512,
 }
 
-/// The level in use: the best that the processor has, unless `REGARD_SIMD=plain`.
+impl Level {
+    /// The name that `REGARD_SIMD` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+/// The level in use: the best that the processor has, but not above `REGARD_SIMD`; what that variable
+/// holds beside the names of levels is not looked at.
 ///
 /// Read once, at the first call.
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {
-        if std::env::var_os("REGARD_SIMD").is_some_and(|v| v == "plain") {
-            return Level::Plain;
-        }
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
-        {
-            return Level::Avx2;
-        }
-        Level::Plain
+        let highest = match std::env::var("REGARD_SIMD").as_deref() {
+            Ok("plain") => Level::Plain,
+            Ok("avx2") => Level::Avx2,
+            _ => Level::Avx512,
+        };
+        best().min(highest)
     })
+}
+
+/// The best level that the processor has.
+#[cfg(target_arch = "x86_64")]
+fn best() -> Level {
+    use std::arch::is_x86_feature_detected as has;
+    if !(has!("avx2") && has!("fma")) {
+        Level::Plain
+    } else if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+        Level::Avx512
+    } else {
+        Level::Avx2
+    }
+}
+
+/// The best level that the processor has.
+#[cfg(not(target_arch = "x86_64"))]
+fn best() -> Level {
+    Level::Plain
 }
 
 /// A kernel that needs to know at compile time whether fused multiply-add is there.
@@ -62,6 +93,18 @@ fn kernel_avx2<K: Kernel>(k: K) -> K::Output {
     k.run::<true>()
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+fn closure_avx512<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+fn kernel_avx512<K: Kernel>(k: K) -> K::Output {
+    k.run::<true>()
+}
+
 /// Runs a loop compiled for the best level present.
 ///
 /// Give it a `move` closure over plain slices and numbers: through captured references the compiler
@@ -72,7 +115,22 @@ pub fn vectorise<R>(f: impl FnOnce() -> R) -> R {
         // SAFETY: `level` returned Avx2, so the processor has AVX2 and FMA.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { closure_avx2(f) },
+        // SAFETY: `level` returned Avx512, so the processor has all of its features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { closure_avx512(f) },
         _ => f(),
+    }
+}
+
+/// Runs a [`Kernel`] compiled for the best level present below AVX-512, for kernels that are shaped for
+/// sixteen registers.
+#[inline(always)]
+pub fn run_narrow<K: Kernel>(k: K) -> K::Output {
+    match level() {
+        // SAFETY: what has AVX-512 here has AVX2 and FMA, too.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => unsafe { kernel_avx2(k) },
+        _ => k.run::<false>(),
     }
 }
 
@@ -83,6 +141,9 @@ pub fn run<K: Kernel>(k: K) -> K::Output {
         // SAFETY: `level` returned Avx2, so the processor has AVX2 and FMA.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { kernel_avx2(k) },
+        // SAFETY: `level` returned Avx512, so the processor has all of its features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { kernel_avx512(k) },
         _ => k.run::<false>(),
     }
 }

@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn is_the_factor_of_every_pair() {
-        let at = At { item: 3, head: 2, q_len: 90, kv_len: 90 };
+        let at = At { item: 3, head: 2, q_len: 90, kv_len: 90, q_offset: 0 };
         for rate in [0.0, 1e-9, 0.1, 0.5, 0.9, 0.999_999] {
             let dropout = Dropout { rate, key: Key::new(5) };
             let mut tile = vec![1.0f32; 7 * 40];

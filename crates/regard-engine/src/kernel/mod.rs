@@ -2,6 +2,8 @@
 
 pub(crate) mod dropout;
 pub(crate) mod product;
+#[cfg(target_arch = "x86_64")]
+mod product_avx512;
 pub(crate) mod softmax;
 
 /// Columns of a tile that take part in row operations come in whole groups of this many, filled

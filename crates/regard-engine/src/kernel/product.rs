@@ -1,21 +1,17 @@
 //! C ← C + α·A·B: the matrix product of a tile.
 //!
-//! C is computed in blocks of six rows and one cache line of columns, each held in registers
-//! (twelve of AVX2's sixteen) for the whole sum; B is packed so that a block reads it in order.
-//! Each element of C sums over the depth from first to last, whatever the size of the tile: one
-//! more row of zeros in B changes no bit.
+//! C is computed in blocks of rows and one panel of columns, each held in registers for the whole sum: 6 × 16
+//! numbers for AVX2 (twelve of its sixteen registers); for AVX-512 see [`super::product_avx512`]. B is packed
+//! so that a block reads it in order. Each element of C sums over the depth from first to last,
+//! whatever the size of the tile or of the block: one more row of zeros in B changes no bit.
+
+use std::any::TypeId;
 
 use regard_tensor::Real;
-use regard_tensor::simd::{self, Kernel, fma};
+use regard_tensor::simd::{self, Kernel, Level, fma};
 
-/// Rows of a block.
-const BLOCK_ROWS: usize = 6;
-
-/// Columns of a block: one cache line.
-#[inline(always)]
-pub(crate) const fn block_columns<T>() -> usize {
-    64 / size_of::<T>()
-}
+/// Columns of a panel of B.
+pub(crate) const COLUMNS: usize = super::LANES;
 
 /// The left factor, m × depth.
 #[derive(Clone, Copy)]
@@ -36,7 +32,7 @@ impl<T: Copy> Left<'_, T> {
 }
 
 /// The right factor, depth × n, packed: `b_kj = data[(j / W)·stride + k·W + j % W]`, where W is
-/// [`block_columns`].
+/// [`COLUMNS`].
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a, T> {
     pub(crate) data: &'a [T],
@@ -60,126 +56,134 @@ pub(crate) struct Product<'a, T> {
 }
 
 impl<T: Real> Product<'_, T> {
-    pub(crate) fn compute(self) {
-        // The number of columns must be a constant for the block to live in registers.
-        match block_columns::<T>() {
-            16 => self.all_blocks::<16>(),
-            _ => self.all_blocks::<8>(),
-        }
+    /// C ← C + α·A·B
+    pub(crate) fn add(self) {
+        self.compute(true);
     }
 
-    fn all_blocks<const N: usize>(self) {
-        let Self { c, stride, rows, left, right, alpha } = self;
-        for p in 0..right.count {
-            let b = &right.data[p * right.stride..p * right.stride + right.depth * N];
-            for i in (0..rows).step_by(BLOCK_ROWS) {
-                let c = &mut c[i * stride + p * N..];
-                match rows - i {
-                    1 => block::<T, 1, N>(left, i, b, c, stride, alpha),
-                    2 => block::<T, 2, N>(left, i, b, c, stride, alpha),
-                    3 => block::<T, 3, N>(left, i, b, c, stride, alpha),
-                    4 => block::<T, 4, N>(left, i, b, c, stride, alpha),
-                    5 => block::<T, 5, N>(left, i, b, c, stride, alpha),
-                    _ => block::<T, BLOCK_ROWS, N>(left, i, b, c, stride, alpha),
-                }
+    /// C ← α·A·B
+    pub(crate) fn set(self) {
+        self.compute(false);
+    }
+
+    fn compute(mut self, add: bool) {
+        #[cfg(target_arch = "x86_64")]
+        if simd::level() == Level::Avx512 && TypeId::of::<T>() == TypeId::of::<f32>() {
+            // SAFETY: T is f32 and the processor has AVX-512.
+            return unsafe { super::product_avx512::compute(self, add) };
+        }
+        for p in 0..self.right.count {
+            let mut i = 0;
+            while i < self.rows {
+                i += match self.rows - i {
+                    6.. => self.block::<6>(i, p, add),
+                    4.. => self.block::<4>(i, p, add),
+                    2.. => self.block::<2>(i, p, add),
+                    _ => self.block::<1>(i, p, add),
+                };
             }
         }
     }
+
+    /// M rows of one panel of C, from row `i` on; returns M.
+    #[inline(always)]
+    fn block<const M: usize>(&mut self, i: usize, p: usize, add: bool) -> usize {
+        let Panels { data, stride, depth, .. } = self.right;
+        let b = &data[p * stride..p * stride + depth * COLUMNS];
+        let c = &mut self.c[i * self.stride + p * COLUMNS..];
+        let out = Out { c, stride: self.stride, alpha: self.alpha, add };
+        match self.left {
+            Left::Rows { data, stride } => {
+                simd::run_narrow(ByRows::<T, M> { a: &data[i * stride..], stride, b, out });
+            }
+            Left::Columns { data, stride } => {
+                simd::run_narrow(ByColumns::<T, M> { a: &data[i..], stride, b, out });
+            }
+        }
+        M
+    }
 }
 
-/// M × N elements of C, from rows `i..i + M` of A and one panel of B.
-#[inline(always)]
-fn block<T: Real, const M: usize, const N: usize>(
-    left: Left<'_, T>,
-    i: usize,
-    b: &[T],
-    c: &mut [T],
-    c_stride: usize,
+/// Where a block of C goes.
+struct Out<'a, T> {
+    c: &'a mut [T],
+    stride: usize,
     alpha: T,
-) {
-    match left {
-        Left::Rows { data, stride } => {
-            simd::run(ByRows::<T, M, N> { a: &data[i * stride..], stride, b, c, c_stride, alpha });
-        }
-        Left::Columns { data, stride } => {
-            simd::run(ByColumns::<T, M, N> { a: &data[i..], stride, b, c, c_stride, alpha });
+    /// Whether it is added to what is there.
+    add: bool,
+}
+
+impl<T: Real> Out<'_, T> {
+    #[inline(always)]
+    fn store<const M: usize>(self, acc: &[[T; COLUMNS]; M]) {
+        let Self { c, stride, alpha, add } = self;
+        for r in 0..M {
+            let c = &mut c[r * stride..r * stride + COLUMNS];
+            let c: &mut [T; COLUMNS] = c.try_into().expect("a row of a panel");
+            for l in 0..COLUMNS {
+                let old = if add { c[l] } else { T::ZERO };
+                c[l] = old + alpha * acc[r][l];
+            }
         }
     }
 }
 
 /// One block, A by rows. A kernel of its own, so that the compiler sees one small function.
-struct ByRows<'a, T, const M: usize, const N: usize> {
+struct ByRows<'a, T, const M: usize> {
     a: &'a [T],
     stride: usize,
     b: &'a [T],
-    c: &'a mut [T],
-    c_stride: usize,
-    alpha: T,
+    out: Out<'a, T>,
 }
 
-impl<T: Real, const M: usize, const N: usize> Kernel for ByRows<'_, T, M, N> {
+impl<T: Real, const M: usize> Kernel for ByRows<'_, T, M> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Self { a, stride, b, c, c_stride, alpha } = self;
-        let depth = b.len() / N;
+        let Self { a, stride, b, out } = self;
+        let depth = b.len() / COLUMNS;
         let a: [&[T]; M] = std::array::from_fn(|r| &a[r * stride..r * stride + depth]);
-        let mut acc = [[T::ZERO; N]; M];
-        for (k, b) in b.chunks_exact(N).enumerate() {
+        let mut acc = [[T::ZERO; COLUMNS]; M];
+        for (k, b) in b.chunks_exact(COLUMNS).enumerate() {
             for r in 0..M {
-                add_scaled::<T, N, FMA>(&mut acc[r], a[r][k], b);
+                add_scaled::<T, FMA>(&mut acc[r], a[r][k], b);
             }
         }
-        for r in 0..M {
-            add_scaled_to(&mut c[r * c_stride..r * c_stride + N], alpha, &acc[r]);
-        }
+        out.store(&acc);
     }
 }
 
 /// As [`ByRows`], A by columns.
-struct ByColumns<'a, T, const M: usize, const N: usize> {
+struct ByColumns<'a, T, const M: usize> {
     a: &'a [T],
     stride: usize,
     b: &'a [T],
-    c: &'a mut [T],
-    c_stride: usize,
-    alpha: T,
+    out: Out<'a, T>,
 }
 
-impl<T: Real, const M: usize, const N: usize> Kernel for ByColumns<'_, T, M, N> {
+impl<T: Real, const M: usize> Kernel for ByColumns<'_, T, M> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Self { a, stride, b, c, c_stride, alpha } = self;
-        let mut acc = [[T::ZERO; N]; M];
-        for (a, b) in a.chunks(stride).zip(b.chunks_exact(N)) {
+        let Self { a, stride, b, out } = self;
+        let mut acc = [[T::ZERO; COLUMNS]; M];
+        for (a, b) in a.chunks(stride).zip(b.chunks_exact(COLUMNS)) {
             let a = &a[..M];
             for r in 0..M {
-                add_scaled::<T, N, FMA>(&mut acc[r], a[r], b);
+                add_scaled::<T, FMA>(&mut acc[r], a[r], b);
             }
         }
-        for r in 0..M {
-            add_scaled_to(&mut c[r * c_stride..r * c_stride + N], alpha, &acc[r]);
-        }
+        out.store(&acc);
     }
 }
 
 /// acc ← acc + x·b
 #[inline(always)]
-fn add_scaled<T: Real, const N: usize, const FMA: bool>(acc: &mut [T; N], x: T, b: &[T]) {
-    let b: &[T; N] = b.try_into().expect("a chunk of N");
-    for l in 0..N {
+fn add_scaled<T: Real, const FMA: bool>(acc: &mut [T; COLUMNS], x: T, b: &[T]) {
+    let b: &[T; COLUMNS] = b.try_into().expect("a row of a panel");
+    for l in 0..COLUMNS {
         acc[l] = fma::<T, FMA>(x, b[l], acc[l]);
-    }
-}
-
-/// c ← c + α·acc
-#[inline(always)]
-fn add_scaled_to<T: Real, const N: usize>(c: &mut [T], alpha: T, acc: &[T; N]) {
-    let c: &mut [T; N] = c.try_into().expect("a row of N");
-    for l in 0..N {
-        c[l] += alpha * acc[l];
     }
 }

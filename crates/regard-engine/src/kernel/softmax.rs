@@ -5,9 +5,11 @@
 //! Sums go lane by lane, then over the lanes in order, so that the filling changes no bit.
 //! A score of −∞ has the weight 0 whatever the rest of its row holds.
 
-use regard_tensor::{Real, simd};
+use regard_tensor::Real;
+use regard_tensor::simd::{self, Kernel};
 
 use super::LANES;
+use crate::fault::{self, Fault};
 
 /// The running maximum and sum of one row: `total = Σ_j exp(s_j − top)` over the scores seen.
 #[derive(Debug, Clone, Copy)]
@@ -49,71 +51,143 @@ pub(crate) fn add_tile<T: Real>(
     context: &mut [T],
     width: usize,
 ) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for (i, running) in running.iter_mut().enumerate() {
-                let row = &mut scores[i * stride..i * stride + columns];
-                let mut tops = [running.top; LANES];
-                for s in row.chunks_exact(LANES) {
-                    for l in 0..LANES {
-                        tops[l] = if s[l] > tops[l] { s[l] } else { tops[l] };
-                    }
-                }
-                let top = tops.into_iter().fold(running.top, |a, b| if b > a { b } else { a });
-                let shift = shift(top);
-                let mut sums = [T::ZERO; LANES];
-                for s in row.chunks_exact_mut(LANES) {
-                    for l in 0..LANES {
-                        let e = (s[l] - shift).exp();
-                        s[l] = e;
-                        sums[l] += e;
-                    }
-                }
-                let sum = sums.into_iter().fold(T::ZERO, |a, b| a + b);
-                if top == running.top {
-                    running.total += sum;
-                } else {
-                    let rescale = (running.top - shift).exp();
-                    running.total = running.total * rescale + sum;
-                    running.top = top;
-                    for c in &mut context[i * width..(i + 1) * width] {
-                        *c *= rescale;
-                    }
+    simd::run(AddTile { scores, stride, columns, running, context, width });
+}
+
+struct AddTile<'a, T> {
+    scores: &'a mut [T],
+    stride: usize,
+    columns: usize,
+    running: &'a mut [Running<T>],
+    context: &'a mut [T],
+    width: usize,
+}
+
+impl<T: Real> Kernel for AddTile<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { scores, stride, columns, running, context, width } = self;
+        for (i, running) in running.iter_mut().enumerate() {
+            let row = &mut scores[i * stride..i * stride + columns];
+            let top = largest(row, running.top);
+            let sum = exp_row::<T, FMA>(row, shift(top));
+            if top == running.top {
+                running.total += sum;
+            } else {
+                let rescale = (running.top - shift(top)).exp();
+                running.total = running.total * rescale + sum;
+                running.top = top;
+                let rescale = if fault::is(Fault::MissingRescale) { T::ONE } else { rescale };
+                for c in &mut context[i * width..(i + 1) * width] {
+                    *c *= rescale;
                 }
             }
-        },
-    );
+        }
+    }
+}
+
+/// The largest of `top` and a row of whole lanes; NaN is passed over.
+#[inline(always)]
+fn largest<T: Real>(row: &[T], top: T) -> T {
+    let mut tops = [top; LANES];
+    for s in row.chunks_exact(LANES) {
+        for l in 0..LANES {
+            tops[l] = if s[l] > tops[l] { s[l] } else { tops[l] };
+        }
+    }
+    // In halves: four steps in place of sixteen.
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            tops[l] = if tops[l + half] > tops[l] { tops[l + half] } else { tops[l] };
+        }
+        half /= 2;
+    }
+    tops[0]
+}
+
+/// Turns scores at most `shift` into `exp(s − shift)` and returns their sum, by lanes and then in halves.
+#[inline(always)]
+fn exp_row<T: Real, const FMA: bool>(row: &mut [T], shift: T) -> T {
+    let mut sums = [T::ZERO; LANES];
+    for s in row.chunks_exact_mut(LANES) {
+        for l in 0..LANES {
+            let e = (s[l] - shift).exp_nonpositive::<FMA>();
+            s[l] = e;
+            sums[l] += e;
+        }
+    }
+    in_halves(sums)
+}
+
+/// The sum of the lanes.
+#[inline(always)]
+fn in_halves<T: Real>(mut sums: [T; LANES]) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            sums[l] += sums[l + half];
+        }
+        half /= 2;
+    }
+    sums[0]
 }
 
 /// Turns a row of scores into weights: `exp(s − top) / total`.
 pub(crate) fn finish_weights<T: Real>(row: &mut [T], running: Running<T>) {
-    let (shift, scale) = (shift(running.top), running.scale());
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for s in row {
-                let weight = (*s - shift).exp() * scale;
-                *s = if *s == T::NEG_INFINITY { T::ZERO } else { weight };
-            }
-        },
-    );
+    simd::run(Weights { row, shift: shift(running.top), scale: running.scale() });
+}
+
+struct Weights<'a, T> {
+    row: &'a mut [T],
+    shift: T,
+    scale: T,
+}
+
+impl<T: Real> Kernel for Weights<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { row, shift, scale } = self;
+        for s in row {
+            let weight = (*s - shift).exp_nonpositive::<FMA>() * scale;
+            *s = if *s == T::NEG_INFINITY { T::ZERO } else { weight };
+        }
+    }
 }
 
 /// Turns a tile of scores into weights: `exp(s_ij − lse_i)`.
 pub(crate) fn from_lse<T: Real>(scores: &mut [T], stride: usize, columns: usize, lse: &[T]) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for (i, lse) in lse.iter().enumerate() {
-                let shift = shift(*lse);
-                for s in &mut scores[i * stride..i * stride + columns] {
-                    let weight = (*s - shift).exp();
-                    *s = if *s == T::NEG_INFINITY { T::ZERO } else { weight };
-                }
+    simd::run(FromLse { scores, stride, columns, lse });
+}
+
+struct FromLse<'a, T> {
+    scores: &'a mut [T],
+    stride: usize,
+    columns: usize,
+    lse: &'a [T],
+}
+
+impl<T: Real> Kernel for FromLse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { scores, stride, columns, lse } = self;
+        for (i, lse) in lse.iter().enumerate() {
+            let shift = shift(*lse);
+            for s in &mut scores[i * stride..i * stride + columns] {
+                // A score computed a last bit above its log-sum-exp is no larger than it.
+                let below = *s - shift;
+                let below = if below > T::ZERO { T::ZERO } else { below };
+                let weight = below.exp_nonpositive::<FMA>();
+                *s = if *s == T::NEG_INFINITY { T::ZERO } else { weight };
             }
-        },
-    );
+        }
+    }
 }
 
 /// `∂L/∂s_ij = a_ij (∂L/∂a_ij − mean_i)`, where mean_i = Σ_l a_il ∂L/∂a_il; in place of `∂L/∂a`.
@@ -126,18 +200,19 @@ pub(crate) fn backward<T: Real>(
     columns: usize,
     mean: &[T],
 ) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for (i, mean) in mean.iter().enumerate() {
-                let at = i * stride..i * stride + columns;
-                for (a, da) in weights[at.clone()].iter().zip(&mut dweights[at]) {
-                    let ds = *a * (*da - *mean);
+    for (i, mean) in mean.iter().enumerate() {
+        let at = i * stride..i * stride + columns;
+        let (a, da, mean) = (&weights[at.clone()], &mut dweights[at], *mean);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for (a, da) in a.iter().zip(da) {
+                    let ds = *a * (*da - mean);
                     *da = if *a == T::ZERO { T::ZERO } else { ds };
                 }
-            }
-        },
-    );
+            },
+        );
+    }
 }
 
 /// `mean_i += Σ_j a_ij d_ij`, passing over pairs of weight 0.
@@ -148,23 +223,23 @@ pub(crate) fn add_mean<T: Real>(
     columns: usize,
     mean: &mut [T],
 ) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for (i, mean) in mean.iter_mut().enumerate() {
-                let at = i * stride..i * stride + columns;
-                let pairs = weights[at.clone()].chunks_exact(LANES).zip(d[at].chunks_exact(LANES));
+    for (i, mean) in mean.iter_mut().enumerate() {
+        let at = i * stride..i * stride + columns;
+        let (a, d) = (&weights[at.clone()], &d[at]);
+        *mean += simd::vectorise(
+            #[inline(always)]
+            move || {
                 let mut sums = [T::ZERO; LANES];
-                for (a, d) in pairs {
+                for (a, d) in a.chunks_exact(LANES).zip(d.chunks_exact(LANES)) {
                     for l in 0..LANES {
                         let product = a[l] * d[l];
                         sums[l] += if a[l] == T::ZERO { T::ZERO } else { product };
                     }
                 }
-                *mean += sums.into_iter().fold(T::ZERO, |a, b| a + b);
-            }
-        },
-    );
+                in_halves(sums)
+            },
+        );
+    }
 }
 
 #[cfg(test)]

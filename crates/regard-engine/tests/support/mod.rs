@@ -219,7 +219,7 @@ impl Problem {
     pub(crate) fn packed(lengths: &[(usize, usize)]) -> Vec<Item> {
         let (mut q_start, mut kv_start) = (0, 0);
         let item = |&(q_len, kv_len): &(usize, usize)| {
-            let item = Item { q_start, q_len, kv_start, kv_len };
+            let item = Item { q_start, q_len, kv_start, kv_len, q_offset: 0 };
             q_start += q_len;
             kv_start += kv_len;
             item
@@ -309,10 +309,12 @@ impl Problem {
                 dk: rows_mut(&mut dk, n_kv_heads, d_k),
                 dv: rows_mut(&mut dv, n_kv_heads, d_v),
             };
-            let grads = Gradients { arrays, dparams: &mut dparams };
+            let grads =
+                Gradients { arrays, dscore_params: &mut dparams, dposition_params: &mut [] };
             let (c, dc) = (rows(&context, n_heads, d_v), rows(&d_context, n_heads, d_v));
             let given = d_weights.as_deref();
-            regard_engine::backward(call, q_in, k_in, v_in, c, &out.lse, dc, given, grads).unwrap();
+            regard_engine::backward(call, q_in, k_in, v_in, c, &out.lse, dc, given.into(), grads)
+                .unwrap();
             out
         });
         Outcome {
@@ -346,7 +348,7 @@ impl Problem {
                 }
             }
             let given = self.d_weights.as_deref();
-            let grads = reference::backward(call, q, k, v, &d_context, given).unwrap();
+            let grads = reference::backward(call, q, k, v, &d_context, given.into()).unwrap();
             let outcome = Outcome {
                 context,
                 lse: out.lse.clone(),

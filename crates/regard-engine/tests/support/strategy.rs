@@ -36,7 +36,8 @@ pub(crate) fn problems() -> impl Strategy<Value = Problem> {
             let (mut q, mut kv) = (0, 0);
             let items = lengths.iter().map(|&(q_len, kv_len, square, gap)| {
                 let q_len = if square { kv_len } else { q_len };
-                let item = Item { q_start: q + gap, q_len, kv_start: kv + gap, kv_len };
+                let item =
+                    Item { q_start: q + gap, q_len, kv_start: kv + gap, kv_len, q_offset: 0 };
                 (q, kv) = (item.q_start + q_len, item.kv_start + kv_len);
                 item
             });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use regard_attn::score::Additive;
 use regard_attn::{
     AttnError, Call, Dims, Dropout, Item, Normaliser, Position, Rows, RowsMut, Scope, Score,
+    Upstream,
 };
 use regard_engine::{GradArrays, Gradients, Place};
 use regard_tensor::{Real, ShapeError, Tensor};
@@ -149,7 +150,12 @@ impl<T: Real> Tape<'_, T> {
                     |part| Place { offset: part * heads * d, row_stride: width, head_stride: d };
                 let arrays =
                     GradArrays::Fused { data: dqkv, dq: place(0), dk: place(1), dv: place(2) };
-                let grads = Gradients { arrays, dparams: &mut dparams };
+                let mut dposition = vec![T::ZERO; call.position.n_params()];
+                let grads = Gradients {
+                    arrays,
+                    dscore_params: &mut dparams,
+                    dposition_params: &mut dposition,
+                };
                 regard_engine::backward(
                     call,
                     q,
@@ -158,7 +164,7 @@ impl<T: Real> Tape<'_, T> {
                     rows(&saved),
                     lse.data(),
                     rows(dy),
-                    None,
+                    Upstream::NONE,
                     grads,
                 )
             });

@@ -101,7 +101,7 @@ fn head_report(layer: &LayerAttention<f32>, head: usize, len: usize) -> HeadAtte
         ScoreKind::ScaledDot => &scaled,
         ScoreKind::Additive => &additive,
     };
-    let at = At { item: 0, head, q_len: len, kv_len: len };
+    let at = At { item: 0, head, q_len: len, kv_len: len, q_offset: 0 };
     let mut scores = Vec::with_capacity(len * len);
     for i in 0..len {
         for j in 0..len {
