@@ -95,7 +95,8 @@ pub struct Taxonomy {
     pub sequences: &'static str,
     /// Levels of abstraction: `single` or `multi`.
     pub levels: &'static str,
-    /// Positions that are attended to: `soft`, `hard` or `local`.
+    /// Positions that are attended to: `soft` (all of the scope, each by its weight; the survey's
+    /// soft and global), `hard` (one of them) or `local` (those near to a place).
     pub positions: &'static str,
     /// Representations: `single`, `multi-representational` or `multi-dimensional`.
     pub representations: &'static str,
@@ -117,13 +118,15 @@ macro_rules! example {
 }
 pub(crate) use example;
 
-/// One space in place of each run of whitespace (the compiler breaks long texts into lines); also
-/// the length that is left of the N bytes.
+/// One space in place of each run of whitespace (the compiler breaks long texts into lines), and no
+/// comma before a closing parenthesis; also the length that is left of the N bytes.
 pub(crate) const fn one_line<const N: usize>(text: &str) -> ([u8; N], usize) {
     let (mut line, mut len, mut i) = ([b' '; N], 0, 0);
     while i < N {
         let byte = text.as_bytes()[i];
-        if !byte.is_ascii_whitespace() {
+        if byte == b')' && len > 0 && line[len - 1] == b',' {
+            line[len - 1] = byte;
+        } else if !byte.is_ascii_whitespace() {
             line[len] = byte;
             len += 1;
         } else if line[len - 1] != b' ' {
@@ -166,13 +169,42 @@ pub(crate) const YEH: Paper = Paper {
     link: "https://arxiv.org/abs/1910.12977",
 };
 
-static ALL: [Entry; 50] = [
+static ALL: [Entry; 79] = [
     mechanisms::self_attention::DOT,
     mechanisms::self_attention::SCALED_DOT,
-    mechanisms::self_attention::ADDITIVE,
+    mechanisms::additive_self::ENTRY,
     mechanisms::multi_head::ENTRY,
     mechanisms::causal::ENTRY,
+    mechanisms::cross::ENTRY,
+    mechanisms::grouped_query::MULTI_QUERY,
+    mechanisms::grouped_query::GROUPED,
     mechanisms::truncated::ENTRY,
+    mechanisms::sliding_window::ENTRY,
+    mechanisms::blocks::ENTRY,
+    mechanisms::packed::ENTRY,
+    mechanisms::relative::ENTRY,
+    mechanisms::t5::ENTRY,
+    mechanisms::alibi::ENTRY,
+    mechanisms::roformer::ENTRY,
+    mechanisms::gemma2::ENTRY,
+    mechanisms::query_key_norm::ENTRY,
+    mechanisms::sigmoid::ENTRY,
+    mechanisms::bahdanau::ENTRY,
+    mechanisms::luong_global::ENTRY,
+    mechanisms::luong_local_m::ENTRY,
+    mechanisms::luong_local_p::ENTRY,
+    mechanisms::sparsemax::ENTRY,
+    mechanisms::entmax::ENTRY,
+    mechanisms::show_attend_tell::SOFT,
+    mechanisms::show_attend_tell::HARD,
+    mechanisms::graph::ENTRY,
+    mechanisms::graph_v2::ENTRY,
+    mechanisms::self_on_graph::ENTRY,
+    mechanisms::stand_alone::ENTRY,
+    mechanisms::convolution::ENTRY,
+    mechanisms::additive_pooling::ENTRY,
+    mechanisms::memory::ENTRY,
+    mechanisms::sasrec::ENTRY,
     score::dot::ENTRY,
     score::scaled_dot::ENTRY,
     score::additive::ENTRY,

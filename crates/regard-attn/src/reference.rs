@@ -138,6 +138,10 @@ fn row<T: Real>(call: &Call<'_, T>, at: At, i: usize, turned: &Turned<T>) -> Opt
             }
         }
     }
+    if scores.iter().all(|s| *s == T::NEG_INFINITY) {
+        // A bias of −∞ forbids a key as a scope does.
+        return None;
+    }
     let mut shares = scores.clone();
     let place = RowAt { item: at.item, head: at.head, query: i };
     let lse = call.normaliser.row_at(place, &mut shares);

@@ -79,6 +79,19 @@ pub trait Scope: Sync + Debug {
         0..at.kv_len
     }
 
+    /// Whether the keys of a query are so few and scattered that work should go key by key, through
+    /// [`Scope::list`], in place of tile by tile.
+    fn lists(&self, at: At) -> bool {
+        let _ = at;
+        false
+    }
+
+    /// Appends every key that `query` may see to `keys`, in ascending order.
+    fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
+        let range = self.keys(at, query..query + 1);
+        keys.extend(range.filter(|key| self.allows(at, query, *key)));
+    }
+
     /// A range that holds every query that may see one of `keys`: as [`Scope::keys`], seen from
     /// the keys.
     fn queries(&self, at: At, keys: Span) -> Span {

@@ -3,17 +3,22 @@
 //! ```text
 //! q_i = W^q x_i    k_j = W^k x_j    v_j = W^v x_j    a_i = softmax_j(score(q_i, k_j))    c_i = Σ_j a_ij v_j
 //! ```
+//!
+//! The scores of Luong et al. 2015 (<https://arxiv.org/abs/1508.04025>; of an encoder-decoder there)
+//! and of Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>) within one sequence. For the
+//! additive score see [`additive_self`](super::additive_self).
+//!
+//! Departures: the projections, and W^o where there is one, are made outside.
 
-use crate::catalogue::{BAHDANAU, Entry, Kind, LUONG, Parts, Taxonomy, VASWANI, example};
+use regard_tensor::Real;
+
+use super::{ORDERS, SELF, self_attention};
+use crate::catalogue::{Entry, Kind, LUONG, Parts, VASWANI, example};
 use crate::normaliser::Softmax;
-use crate::position::{NoPosition, Sinusoidal};
-use crate::scope::Full;
-use crate::score::{Additive, Dot, ScaledDot};
+use crate::position::{NoPosition, Position, Sinusoidal};
+use crate::scope::{Full, Scope};
+use crate::score::{Dot, ScaledDot, Score};
 use crate::{Call, Dims, Item};
-
-/// One sequence, every position seen, one weight a pair.
-const SOFT_SELF: Taxonomy =
-    Taxonomy { sequences: "self", levels: "single", positions: "soft", representations: "single" };
 
 /// The dot product as score.
 pub const DOT: Entry = Entry {
@@ -24,11 +29,11 @@ pub const DOT: Entry = Entry {
     parts: Some(Parts {
         score: &["dot"],
         normaliser: &["softmax"],
-        scope: &["full"],
-        position: &["none", "sinusoidal", "learned", "rotary"],
+        scope: &["full", "lengths"],
+        position: ORDERS,
     }),
     paper: Some(LUONG),
-    taxonomy: Some(SOFT_SELF),
+    taxonomy: Some(SELF),
     shapes: "x [L, d_model] → q, k [L, d_k], v [L, d_v] → c [L, d_v]",
     cost: "O(L²·d) time; memory O(L·d), or O(L²) where the weights are asked for",
     mistakes: &[
@@ -36,15 +41,13 @@ pub const DOT: Entry = Entry {
         "without a position the order of the sequence is lost",
         "padding of shorter items left in the scope",
     ],
-    example: example!(Call::<f32> {
-        score: &Dot,
-        normaliser: &Softmax,
-        scope: &Full,
-        position: &NoPosition,
-        dropout: None,
-        dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
-        items: &Item::packed(&[5, 3]),
-    }),
+    example: example!(self_attention::new::<f32>(
+        &Dot,
+        &Full,
+        &NoPosition,
+        Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
+        &Item::packed(&[5, 3]),
+    )),
 };
 
 /// The dot product divided by √d_k as score.
@@ -55,48 +58,44 @@ pub const SCALED_DOT: Entry = Entry {
     parts: Some(Parts {
         score: &["scaled_dot"],
         normaliser: &["softmax"],
-        scope: &["full"],
-        position: &["none", "sinusoidal", "learned", "rotary"],
+        scope: &["full", "lengths"],
+        position: ORDERS,
     }),
     paper: Some(VASWANI),
-    example: example!(Call::<f32> {
-        score: &ScaledDot::new(16),
-        normaliser: &Softmax,
-        scope: &Full,
-        position: &Sinusoidal,
-        dropout: None,
-        dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
-        items: &Item::packed(&[5, 3]),
-    }),
+    example: example!(self_attention::new::<f32>(
+        &ScaledDot::new(16),
+        &Full,
+        &Sinusoidal,
+        Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
+        &Item::packed(&[5, 3]),
+    )),
     ..DOT
 };
 
-/// The additive score.
-pub const ADDITIVE: Entry = Entry {
-    name: "additive_self_attention",
-    title: "self-attention, one head, additive",
-    formula: "c_i = Σ_j softmax_j(v_a·tanh(W x_i + U x_j)) v_j, with v = W^v x",
-    parts: Some(Parts {
-        score: &["additive"],
-        normaliser: &["softmax"],
-        scope: &["full"],
-        position: &["none", "sinusoidal", "learned"],
-    }),
-    paper: Some(BAHDANAU),
-    cost: "O(L²·d) time, all of it tanh; memory O(L·d)",
-    mistakes: &[
-        "W and U applied for each pair: L² projections in place of 2·L",
-        "an array of L·L·d tanh values kept for the backward pass",
-        "without a position the order of the sequence is lost",
-    ],
-    example: example!(Call::<f32> {
-        score: &Additive { v: &[0.1; 16] },
-        normaliser: &Softmax,
-        scope: &Full,
-        position: &Sinusoidal,
-        dropout: None,
-        dims: Dims { n_heads: 1, n_kv_heads: 1, d_k: 16, d_v: 16 },
-        items: &Item::packed(&[5, 3]),
-    }),
-    ..DOT
-};
+/// Joins `score` (dot or scaled dot) × softmax × `scope` (full or lengths) × `position`.
+pub fn new<'a, T: Real>(
+    score: &'a dyn Score<T>,
+    scope: &'a dyn Scope,
+    position: &'a dyn Position<T>,
+    dims: Dims,
+    items: &'a [Item],
+) -> Call<'a, T> {
+    Call { score, normaliser: &Softmax, scope, position, dropout: None, dims, items }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{one_head, run, same};
+    use super::*;
+
+    #[test]
+    fn the_root_of_the_width_halves_scores_of_width_four() {
+        let (items, l) = (Item::packed(&[2]), 2f64.ln());
+        let first = |score: &dyn Score<f64>| {
+            let call = new(score, &Full, &NoPosition, one_head(4, 1), &items);
+            run(&call, &[1.0; 8], &[l, l, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[5.0, 0.0]).context[0]
+        };
+        // 4 : 1 and 2 : 1.
+        same(&[first(&Dot), first(&ScaledDot::new(4))], &[4.0, 10.0 / 3.0]);
+    }
+}

@@ -1,6 +1,6 @@
 //! Tiles of what depends on the distance of key and query alone.
 
-use regard_tensor::Real;
+use regard_tensor::{Real, simd};
 
 use crate::TileAt;
 
@@ -29,14 +29,25 @@ impl Diagonals {
         (self.first..).take(self.rows + self.columns - 1)
     }
 
+    /// The smallest distance and the largest.
+    pub(super) fn ends(self) -> (i64, i64) {
+        (self.first, self.first + (self.rows + self.columns) as i64 - 2)
+    }
+
     /// `out[i·stride + j] += value(j − p_i)`
     pub(super) fn add<T: Real>(self, out: &mut [T], stride: usize, value: impl FnMut(i64) -> T) {
         let values: Vec<T> = self.distances().map(value).collect();
         for i in 0..self.rows {
             let row = &mut out[i * stride..i * stride + self.columns];
-            for (out, value) in row.iter_mut().zip(&values[self.rows - 1 - i..]) {
-                *out += *value;
-            }
+            let values = &values[self.rows - 1 - i..self.rows - 1 - i + row.len()];
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    for (out, value) in row.iter_mut().zip(values) {
+                        *out += *value;
+                    }
+                },
+            );
         }
     }
 
@@ -45,9 +56,15 @@ impl Diagonals {
         let mut sums = vec![T::ZERO; self.rows + self.columns - 1];
         for i in 0..self.rows {
             let row = &g[i * stride..i * stride + self.columns];
-            for (sum, g) in sums[self.rows - 1 - i..].iter_mut().zip(row) {
-                *sum += *g;
-            }
+            let sums = &mut sums[self.rows - 1 - i..self.rows - 1 - i + row.len()];
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    for (sum, g) in sums.iter_mut().zip(row) {
+                        *sum += *g;
+                    }
+                },
+            );
         }
         sums
     }

@@ -100,6 +100,18 @@ impl<T> RelativeBias<'_, T> {
         after + (exact + part as usize).min(n.saturating_sub(1))
     }
 
+    /// The buckets of the distances of a tile. Far from the diagonal they are all one, which saves their
+    /// logarithms.
+    fn buckets(&self, diagonals: Diagonals) -> Vec<usize> {
+        let (first, last) = diagonals.ends();
+        let (at_first, at_last) = (self.bucket(first), self.bucket(last));
+        // On one side of the query, buckets go up or down with the distance, never both.
+        if at_first == at_last && (first > 0 || last <= 0) {
+            return vec![at_first; (last - first) as usize + 1];
+        }
+        diagonals.distances().map(|distance| self.bucket(distance)).collect()
+    }
+
     /// Where the number of a bucket stands in the table.
     fn place(&self, bucket: usize, head: usize) -> usize {
         bucket * (self.table.len() / self.n_buckets) + head
@@ -158,7 +170,12 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
 
     fn bias_tile(&self, tile: &TileAt, _: Block<'_, T>, out: &mut [T], stride: usize) {
         if let Some(diagonals) = Diagonals::new(tile) {
-            let value = |distance| self.table[self.place(self.bucket(distance), tile.at.head)];
+            let mut buckets = self.buckets(diagonals).into_iter();
+            // One value a distance, in ascending order.
+            let value = |_| {
+                let bucket = buckets.next().unwrap_or_default();
+                self.table[self.place(bucket, tile.at.head)]
+            };
             diagonals.add(out, stride, value);
         }
     }
@@ -173,8 +190,9 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
         dparams: &mut [T],
     ) {
         if let Some(diagonals) = Diagonals::new(tile) {
-            for (distance, sum) in diagonals.distances().zip(diagonals.sums(g, stride)) {
-                dparams[self.place(self.bucket(distance), tile.at.head)] += sum;
+            for (bucket, sum) in self.buckets(diagonals).into_iter().zip(diagonals.sums(g, stride))
+            {
+                dparams[self.place(bucket, tile.at.head)] += sum;
             }
         }
     }

@@ -72,6 +72,24 @@ impl Scope for And<'_> {
         members.fold(0..at.kv_len, |common, keys| intersect(&common, &keys))
     }
 
+    fn lists(&self, at: At) -> bool {
+        self.0.iter().any(|scope| scope.lists(at))
+    }
+
+    fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
+        let Some(first) = self.0.iter().position(|scope| scope.lists(at)) else {
+            return keys.extend((0..at.kv_len).filter(|key| self.allows(at, query, *key)));
+        };
+        let start = keys.len();
+        self.0[first].list(at, query, keys);
+        let allowed = |key: &usize| {
+            let mut others = self.0.iter().enumerate().filter(|(n, _)| *n != first);
+            others.all(|(_, scope)| scope.allows(at, query, *key))
+        };
+        let kept: Vec<usize> = keys.drain(start..).filter(allowed).collect();
+        keys.extend(kept);
+    }
+
     fn queries(&self, at: At, keys: Span) -> Span {
         let members = self.0.iter().map(|scope| scope.queries(at, keys.clone()));
         members.fold(0..at.q_len, |common, queries| intersect(&common, &queries))

@@ -246,6 +246,28 @@ impl Scope for Graph<'_> {
         start.min(end)..end
     }
 
+    /// One pair in sixteen or fewer: a tile would be mostly empty.
+    fn lists(&self, at: At) -> bool {
+        let graph = self.graphs[if self.graphs.len() == 1 { 0 } else { at.item }];
+        // Of the part that has edges: padding behind it must not change the way an item is computed.
+        let edges = graph.columns.len();
+        let rows = graph.offsets.partition_point(|offset| *offset < edges);
+        let last = (0..rows).filter_map(|query| graph.row(query).last()).max();
+        edges <= rows * last.map_or(0, |key| key + 1) / 16
+    }
+
+    fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
+        let row = self.row(at, query);
+        if self.adds(at, query) {
+            let before = row.partition_point(|key| *key < query);
+            keys.extend_from_slice(&row[..before]);
+            keys.push(query);
+            keys.extend_from_slice(&row[before..]);
+        } else {
+            keys.extend_from_slice(row);
+        }
+    }
+
     fn queries(&self, at: At, keys: Span) -> Span {
         let sees = |i: &usize| self.seen(at, *i, &keys) > 0;
         let Some(first) = (0..at.q_len).find(sees) else { return 0..0 };

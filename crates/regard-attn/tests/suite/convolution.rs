@@ -45,8 +45,10 @@ impl Problem {
 
     fn pixel(&self, y: i64, x: i64) -> Option<&[f64]> {
         let inside = (0..self.height as i64).contains(&y) && (0..self.width as i64).contains(&x);
-        let n = (y * self.width as i64 + x) as usize * self.channels;
-        inside.then(|| &self.image[n..n + self.channels])
+        inside.then(|| {
+            let n = (y * self.width as i64 + x) as usize * self.channels;
+            &self.image[n..n + self.channels]
+        })
     }
 
     /// Σ over shifts and channels: pixels beyond the border are 0, or those of the border.
