@@ -11,6 +11,7 @@
 //! | [`Accuracy`] | right and all | a fraction |
 //! | [`TagMetrics`] | one label a token | [`TagScores`]: accuracy on all, unseen and ambiguous words, scores per label, confusion table |
 //! | [`SpanMetrics`] | labelled spans | [`SpanScores`]: precision, recall and F1 in the [`SpanMode`] asked for |
+//! | [`translation::Corpus`] | n-grams or edits a segment | BLEU, chrF or TER as sacreBLEU has them |
 //!
 //! ```
 //! use regard_metrics::{Scheme, SpanMetrics, SpanMode, TagMetrics, TokenFlags};
@@ -35,6 +36,7 @@ mod metric;
 mod report;
 mod spans;
 mod tags;
+pub mod translation;
 
 pub use accuracy::Accuracy;
 pub use classes::{Average, Averages, ClassScores, Counts};

@@ -1,4 +1,6 @@
-//! Scores of predicted labels against gold ones, without a model.
+//! Scores of predicted labels against gold ones, and of translations against references, without a model.
+
+pub mod translation;
 
 use std::path::Path;
 

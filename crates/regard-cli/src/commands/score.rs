@@ -1,4 +1,6 @@
-//! `regard score`: labels against labels, without a model.
+//! `regard score`: labels against labels, translations against references, without a model.
+
+mod translation;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +18,7 @@ use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json};
 use crate::text::percent;
 
-/// Compare a predicted file with a gold one, without a model
+/// Compare a predicted file with a gold one, or translations with references, without a model
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct ScoreArgs {
@@ -42,6 +44,9 @@ Examples:
   regard score spans gold.bio predicted.bio
   regard score spans gold.tsv predicted.tsv --column token=1,label=2 --mode strict")]
     Spans(SpansArgs),
+    Bleu(translation::BleuArgs),
+    Chrf(translation::ChrfArgs),
+    Ter(translation::TerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +89,9 @@ pub(crate) fn run(args: &ScoreArgs) -> Result<Outcome> {
     match &args.what {
         What::Tags(args) => tags(args)?,
         What::Spans(args) => spans(args)?,
+        What::Bleu(args) => translation::bleu(args)?,
+        What::Chrf(args) => translation::chrf(args)?,
+        What::Ter(args) => translation::ter(args)?,
     }
     Ok(Outcome::Done)
 }
