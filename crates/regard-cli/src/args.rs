@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, config, demo, evaluate, look, mechanisms, predict, score, train,
+    bench, completions, config, demo, evaluate, look, mechanisms, predict, score, train,
 };
 
 /// Attention, all of it: train models of sequences, use them, and look into them.
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Score(score::ScoreArgs),
     Mechanisms(mechanisms::MechanismsArgs),
     Demo(demo::DemoArgs),
+    Bench(bench::BenchArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -18,10 +18,16 @@ mod text;
 
 use std::process::ExitCode;
 
+use regard::tensor::memory::Counting;
+
 use clap::Parser;
 
 use args::Cli;
 use fault::Outcome;
+
+/// So that `regard bench` can tell what a call needs.
+#[global_allocator]
+static MEMORY: Counting = Counting;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

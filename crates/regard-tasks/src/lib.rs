@@ -3,6 +3,7 @@
 //! Only this crate knows the sequence file → reader → batch → model → loss/metric → report; each
 //! stage hands the next a plain value.
 
+pub mod bench;
 pub mod config;
 pub mod demo;
 

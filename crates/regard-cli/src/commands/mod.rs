@@ -1,5 +1,6 @@
 //! The commands, one file each: its arguments, its help, and what it does.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         Command::Score(args) => score::run(&args),
         Command::Mechanisms(args) => mechanisms::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
