@@ -42,12 +42,13 @@ Variants; the score is q·k/√d_k, the normaliser softmax, every pair allowed, 
 Passes: `forward` keeps nothing for a gradient; `forward_backward` takes the gradient of q, k, v and of what learns, given
 that of the context. Masks and index lists are made before, and not timed.
 
-gflops counts allowed pairs, summed over items and heads: 2(d_k + d_v) a pair forward, 8 d_k + 6 d_v forward and
-backward (4 d and 14 d where d_k = d_v), whatever the path computes besides. gbytes_per_s, of decode, counts keys and values
-once. extra_peak_bytes is the peak of resident memory in one run above what stood before it, inputs and masks included, in a
-fresh process; result_bytes of it (context, summary, gradients) are the caller's. It is measured for `long` and
-`own`. `paths` holds the shortest run, in seconds, of every path that was tried, compiling left out; the
-shortest of them all is the path that is measured. --check compares their results.
+gflops counts allowed pairs, summed over items and heads: 2(d_k + d_v) a pair forward, 8 d_k + 6 d_v forward and backward
+(4 d and 14 d where d_k = d_v), whatever the path computes besides. gbytes_per_s, of decode, counts keys and values once.
+extra_peak_bytes is the peak of resident memory in one run above what stood before it, inputs and masks included, in a
+fresh process; result_bytes of it (context, summary, gradients) are the caller's. It is measured for `long` and `own`.
+
+`paths` holds the shortest run, in seconds, of every path that was tried, compiling left out; the shortest of them all is
+the path that is measured. --check compares their results.
 """
 
 import argparse
@@ -66,9 +67,13 @@ import torch
 
 import cases
 import check
-import paths_more  # noqa: F401  (registers its paths)
+# Importing them registers their paths.
+import paths_dense  # noqa: F401
+import paths_flex  # noqa: F401
+import paths_scopes  # noqa: F401
+import paths_scores  # noqa: F401
 from inputs import Call
-from paths import NotHere, paths_of
+from paths import NotHere, paths_of, sdpa
 
 # A path whose first call took this many times the best one's shortest, and this long, is not called again.
 HOPELESS, NOTICEABLE_S = 3.0, 0.5
@@ -213,7 +218,7 @@ def peak_above(run):
 def print_memory(case, which, name):
     """What the fresh process does: its threads and libraries wake first, on something small."""
     small = torch.ones(1, 2, 64, 64, requires_grad=True)
-    (torch.softmax(small @ small, -1) + torch.nn.functional.scaled_dot_product_attention(small, small, small)).sum().backward()
+    (torch.softmax(small @ small, -1) + sdpa(small, small, small)).sum().backward()
     path = next(path for path in paths_of(case, which) if path.name == name)
     call, run = prepare(path, case, which)
     if path.compiled:
@@ -223,7 +228,8 @@ def print_memory(case, which, name):
 
 def memory_of(case, which, name, threads):
     """Measures in a fresh process; None where that fails."""
-    command = [sys.executable, __file__, "--memory-of", case.variant, case.shape, which, name, "--threads", str(threads)]
+    command = [sys.executable, __file__, "--threads", str(threads)]
+    command += ["--memory-of", case.variant, case.shape, which, name]
     child = subprocess.run(command, capture_output=True, text=True, env=cases.child_environment(threads))
     if child.returncode != 0:
         note(f"  memory of {name}: not measured: {(child.stderr.strip().splitlines() or ['no reason given'])[-1]}")
@@ -236,8 +242,8 @@ def memory_of(case, which, name, threads):
 
 def report(lines):
     """The table, for a reader."""
-    head = f"{'variant':<16} {'shape':<9} {'pass':<17} {'median ms':>10} {'min':>10} {'max':>10} {'runs':>5} {'GFLOP/s':>8} {'extra MiB':>9}  path"
-    note(head)
+    head = f"{'variant':<16} {'shape':<9} {'pass':<17} {'median ms':>10} {'min':>10} {'max':>10}"
+    note(f"{head} {'runs':>5} {'GFLOP/s':>8} {'extra MiB':>9}  path")
     for line in lines:
         times = " ".join(f"{1e3 * line[f'seconds_{which}']:>10.3f}" for which in ("median", "min", "max"))
         memory = line["extra_peak_bytes"]
@@ -270,9 +276,11 @@ def arguments_given():
     parser.add_argument("--variant", action="append", choices=cases.VARIANTS, help="may be repeated; default: all")
     parser.add_argument("--shape", action="append", choices=cases.SHAPE_CHOICES, help="may be repeated; default: all")
     parser.add_argument("--pass", dest="passes", action="append", choices=cases.PASSES, help="default: both")
-    parser.add_argument("--path", action="append", type=path_choice, default=[], metavar="PASS=NAME,…", help="try only these")
-    parser.add_argument("--seconds-per-case", type=float, default=3.0, help="time to spend on the runs of a case (default 3)")
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds after which a case gets no further run (default 90)")
+    parser.add_argument(
+        "--path", action="append", type=path_choice, default=[], metavar="PASS=NAME,…", help="try only these paths"
+    )
+    parser.add_argument("--seconds-per-case", type=float, default=3.0, help="time for the runs of a case (default 3)")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds after which no further run (default 90)")
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch (default 2)")
     parser.add_argument("--no-memory", action="store_true", help="leave extra_peak_bytes null")
     parser.add_argument("--no-compile", action="store_true", help="try no path that torch.compile makes")

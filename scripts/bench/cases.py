@@ -182,6 +182,6 @@ def graph_sources(n_nodes):
 
 
 def child_environment(threads):
-    """The environment of a measured process: so many threads, and no setting of OpenBLAS, which changes more than its own."""
+    """The environment of a measured process: so many threads, and no setting of OpenBLAS."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
     return kept | {"OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": str(threads)}

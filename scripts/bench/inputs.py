@@ -109,7 +109,7 @@ class Call:
         return torch.arange(length)[None, :] - torch.arange(length)[:, None] + length - 1
 
     def angles(self):
-        """Cosine and sine of p·base^(−2i/d_k), each [L, d_k/2]; taken in float64, since late positions lose digits."""
+        """Cosine and sine of p·base^(−2i/d_k), each [L, d_k/2]; taken in float64: late positions lose digits."""
         half = torch.arange(self.case.d_k // 2, dtype=torch.float64)
         angle = torch.arange(self.case.q_len)[:, None] * ROTARY_BASE ** (-2 * half / self.case.d_k)
         return angle.cos().float(), angle.sin().float()

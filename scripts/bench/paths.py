@@ -1,8 +1,8 @@
 """The register of PyTorch's ways to compute each variant, and what those ways share.
 
 A path is a function of a `Call` that makes what may be made once (masks, index lists, compiled code) and
-returns the function that is timed; that one returns the context, or a tuple that starts with it. The files
-`paths_*.py` hold the paths; `every_path` reads them.
+returns the function that is timed; that one returns the context, or a tuple that starts with it. The paths stand
+in the files `paths_*.py`; to import one of those is to register its paths.
 """
 
 import dataclasses
