@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use crate::exact::{self, Exact};
 use crate::{check, cli_reference, golden, layers, tables, texts};
 
 pub(crate) const HELP: &str = "\
@@ -13,6 +14,10 @@ usage: cargo xtask CHORE
   texts                                 no machine paths in files, no dead links in *.md
   golden [--python PATH] [NAME...]      run scripts/golden/NAME.py again and compare with NAME.json;
                                         all, if none is named
+  exact [--cases N | --seed S | --faults]
+                                        compare the engine with the plain reference on N random problems
+                                        (10000) or on the one of seed S; or show that the fixed problems
+                                        catch deliberate faults
   cli-reference [--check]               write docs/cli.md from the --help of every command
                                         (--check: only say whether it is stale)
   tables NAME [--jobs N] [--threads N]  train and score all rows of a table of the README (ewt, btc),
@@ -26,6 +31,7 @@ pub(crate) enum Chore {
     Layers,
     Texts,
     Golden { python: String, names: Vec<String> },
+    Exact(Exact),
     CliReference { is_check: bool },
     Tables { name: String, jobs: usize, threads: usize },
     Help,
@@ -55,6 +61,18 @@ impl Chore {
                 }
                 Self::Golden { python, names }
             }
+            "exact" => {
+                let mut number = |option| -> Result<Option<u64>> {
+                    Ok(take_option(&mut rest, option)?.map(|text| text.parse()).transpose()?)
+                };
+                let (cases, seed) = (number("--cases")?, number("--seed")?);
+                Self::Exact(match (cases, seed, take_flag(&mut rest, "--faults")) {
+                    (cases, None, false) => Exact::Cases(cases.unwrap_or(exact::CASES)),
+                    (None, Some(seed), false) => Exact::Seed(seed),
+                    (None, None, true) => Exact::Faults,
+                    _ => bail!("exact takes one of --cases, --seed and --faults"),
+                })
+            }
             "cli-reference" => Self::CliReference { is_check: take_flag(&mut rest, "--check") },
             "tables" => {
                 let mut number = |option| -> Result<usize> {
@@ -81,6 +99,7 @@ impl Chore {
             Self::Layers => layers::run(),
             Self::Texts => texts::run(),
             Self::Golden { python, names } => golden::run(python, names),
+            Self::Exact(what) => exact::run(*what),
             Self::CliReference { is_check: true } => cli_reference::check(),
             Self::CliReference { is_check: false } => cli_reference::write(),
             Self::Tables { name, jobs, threads } => tables::run(name, *jobs, *threads),
@@ -156,6 +175,10 @@ mod tests {
                 "golden a --python bin/py b",
                 Chore::Golden { python: "bin/py".to_owned(), names: owned(&["a", "b"]) },
             ),
+            ("exact", Chore::Exact(Exact::Cases(10_000))),
+            ("exact --cases 70", Chore::Exact(Exact::Cases(70))),
+            ("exact --seed=3", Chore::Exact(Exact::Seed(3))),
+            ("exact --faults", Chore::Exact(Exact::Faults)),
             ("cli-reference", Chore::CliReference { is_check: false }),
             ("cli-reference --check", Chore::CliReference { is_check: true }),
             ("--help", Chore::Help),
@@ -172,6 +195,8 @@ mod tests {
             ("layers --fast", "layers does not take \"--fast\""),
             ("golden --pyton x", "golden does not take \"--pyton\""),
             ("check --skip test", "there is no step \"test\"; the steps are fmt, "),
+            ("exact --seed 1 --faults", "exact takes one of"),
+            ("exact --seed x", "invalid digit"),
             ("check --skip", "--skip needs a value"),
         ] {
             let error = parse(line).unwrap_err().to_string();

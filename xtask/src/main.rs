@@ -8,6 +8,7 @@
 mod check;
 mod chore;
 mod cli_reference;
+mod exact;
 mod golden;
 mod layers;
 mod links;

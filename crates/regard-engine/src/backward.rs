@@ -5,7 +5,7 @@ use std::ops::Range;
 use regard_attn::score::Block;
 use regard_attn::{AttnError, Call, Rows, Streaming, TileAt, Upstream};
 use regard_tensor::kernels::reduce;
-use regard_tensor::{Buffer, Key, Real};
+use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
 use crate::fault::{self, Fault};
@@ -17,6 +17,7 @@ use crate::pack::{self, Across, Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::Extent;
+use crate::rowwise::{self, Looks, Places, RowOf, RowScratch};
 use crate::score::{Keys, ParamGradients, Queries, fill_forbidden, scale_tile};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
@@ -136,6 +137,8 @@ struct Scratch<T: Real> {
     keys: Keys<T>,
     values: Across<T>,
     piece: Piece<T>,
+    row: RowScratch<T>,
+    other_keys: Buffer<T>,
 }
 
 /// What a thread needs while it works on a piece of a unit.
@@ -193,7 +196,13 @@ struct TileScratch<T: Real> {
 
 impl<T: Real> Scratch<T> {
     fn new(call: &Call<'_, T>) -> Self {
-        Self { keys: Keys::new(), values: Across::new(), piece: Piece::new(call) }
+        Self {
+            keys: Keys::new(),
+            values: Across::new(),
+            piece: Piece::new(call),
+            row: RowScratch::new(),
+            other_keys: Buffer::stale(0),
+        }
     }
 }
 
@@ -227,7 +236,10 @@ impl<T: Real> Backward<'_, T> {
     fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
         let call = inputs.call;
-        let Scratch { keys, values, piece } = scratch;
+        if rowwise::suits(inputs, unit) {
+            return self.row_by_row(unit, scratch, dparams);
+        }
+        let Scratch { keys, values, piece, .. } = scratch;
         keys.pack(call, inputs.keys(unit), unit.kv_head, item.kv_len, true);
         values.pack(inputs.values(unit), item.kv_len);
 
@@ -255,6 +267,42 @@ impl<T: Real> Backward<'_, T> {
         let kept = done.len() - usize::from(fault::is(Fault::LostPiece));
         let sums: Vec<&KeySums<T>> = done[..kept].iter().map(|(sums, _)| sums).collect();
         self.finish(unit, &sums, dparams);
+    }
+
+    /// All queries of a unit, one by one.
+    fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
+        let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
+        let (d, up) = (call.dims, self.upstream);
+        let Scratch { piece, row: scratch, other_keys, .. } = scratch;
+        let other = rowwise::other_keys(inputs, unit, other_keys);
+        let keys = if other { Source::dense(other_keys, d.d_k) } else { inputs.keys(unit) };
+        let places = Places { keys, values: inputs.values(unit) };
+        piece.sums.start(call, 0..item.kv_len);
+        for head in inputs.heads(unit) {
+            let (at, source) = (call.at(unit.item, head), inputs.queries(unit, head));
+            for query in 0..item.q_len {
+                let tile = TileAt { at, queries: query..query + 1, keys: 0..0 };
+                let first = self.first_row(&tile);
+                let weights = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
+                let sums = at.head * self.keys[call.items.len()] + self.keys[at.item];
+                let looks = Looks {
+                    dc: self.d_context.row(item.q_start + query, head, d.d_v),
+                    d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
+                    d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
+                    d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
+                    d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
+                };
+                let row = RowOf { call, at, query, places };
+                let sums = piece.sums.from(call, 0);
+                let dq = row.backward(source, &looks, scratch, sums, dparams);
+                if call.position.turns() {
+                    call.position.turn_backward(item.q_offset + query, dq);
+                }
+                // SAFETY: tasks have different (item, query head, query), and different items different rows.
+                unsafe { self.targets.add_query(item.q_start + query, head, dq) };
+            }
+        }
+        self.finish(unit, &[&piece.sums], dparams);
     }
 
     /// The tiles of queries `part` of a unit, numbered head by head.
@@ -301,12 +349,20 @@ impl<T: Real> Backward<'_, T> {
             && !own
             && !call.position.turns()
         {
-            for (n, j) in sum.keys.clone().enumerate().take_while(|(_, j)| *j < item.kv_len) {
-                let dk = &sum.dk[n * k_width..n * k_width + d.d_k];
-                let dv = &sum.dv[n * v_width..n * v_width + d.d_v];
-                // SAFETY: tasks have different (item, key head), and different items different rows.
-                unsafe { self.targets.add_key(item.kv_start + j, unit.kv_head, dk, dv) };
-            }
+            let rows = sum.keys.len().min(item.kv_len - sum.keys.start.min(item.kv_len));
+            let targets = &self.targets;
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    for n in 0..rows {
+                        let row = item.kv_start + sum.keys.start + n;
+                        let dk = &sum.dk[n * k_width..n * k_width + d.d_k];
+                        let dv = &sum.dv[n * v_width..n * v_width + d.d_v];
+                        // SAFETY: tasks have different (item, key head), and different items different rows.
+                        unsafe { targets.add_key(row, unit.kv_head, dk, dv) };
+                    }
+                },
+            );
             return;
         }
         let (mut dk, mut dv) = (vec![T::ZERO; d.d_k], vec![T::ZERO; d.d_v]);
@@ -361,15 +417,23 @@ impl<T: Real> Backward<'_, T> {
             Streaming::Rows => self.whole_rows(&mut tile, &mut of_keys, scratch, dparams),
         }
 
-        for i in 0..rows {
-            let query = tile.queries.start + i;
-            let dq = &mut scratch.dq[i * width..i * width + d_k];
-            if call.position.turns() {
-                call.position.turn_backward(item.q_offset + query, dq);
+        let first = tile.queries.start;
+        if call.position.turns() {
+            for (i, dq) in scratch.dq.chunks_exact_mut(width).take(rows).enumerate() {
+                call.position.turn_backward(item.q_offset + first + i, &mut dq[..d_k]);
             }
-            // SAFETY: tasks have different (item, query head, query), and different items different rows.
-            unsafe { self.targets.add_query(item.q_start + query, head, dq) };
         }
+        let (targets, dq) = (&self.targets, &scratch.dq[..rows * width]);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for (i, dq) in dq.chunks_exact(width).enumerate() {
+                    let row = item.q_start + first + i;
+                    // SAFETY: tasks have different (item, query head, query), and different items different rows.
+                    unsafe { targets.add_query(row, head, &dq[..d_k]) };
+                }
+            },
+        );
     }
 
     /// The softmax: shares of a tile come from its scores and the log-sum-exps.
@@ -487,7 +551,7 @@ impl<T: Real> Backward<'_, T> {
                 for i in 0..rows {
                     let row = &weights[i * KEYS..i * KEYS + columns];
                     let terms = row.iter().filter(|p| **p != T::ZERO).map(|p| *p * p.ln());
-                    entropy[i] = entropy[i] - terms.fold(T::ZERO, |a, b| a + b);
+                    entropy[i] -= terms.fold(T::ZERO, |a, b| a + b);
                 }
             }
         }
@@ -750,10 +814,15 @@ impl<T: Real> Backward<'_, T> {
     fn context_means(&self, tile: &TileAt, scratch: &TileScratch<T>, mean: &mut [T]) {
         let d_v = self.inputs.call.dims.d_v;
         let first = self.inputs.call.items[tile.at.item].q_start + tile.queries.start;
-        for (i, mean) in mean.iter_mut().enumerate() {
-            let context = self.context.row(first + i, tile.at.head, d_v);
-            *mean = reduce::dot(context, scratch.dc(tile, d_v).row(i));
-        }
+        let (contexts, dc, head) = (self.context, scratch.dc(tile, d_v), tile.at.head);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for (i, mean) in mean.iter_mut().enumerate() {
+                    *mean = reduce::dot(contexts.row(first + i, head, d_v), dc.row(i));
+                }
+            },
+        );
     }
 
     /// Where the rows of a tile begin in arrays `[n_heads, n_queries]`.

@@ -16,6 +16,7 @@ use crate::pack::{Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
+use crate::rowwise::{self, Places, RowOf, RowScratch};
 use crate::score::{Keys, Queries};
 
 /// What [`forward`] gives beside the contexts.
@@ -120,6 +121,8 @@ struct Scratch<T: Real> {
     keys: Keys<T>,
     values: Along<T>,
     tile: TileScratch<T>,
+    row: RowScratch<T>,
+    other_keys: Buffer<T>,
 }
 
 /// What a thread needs while it works on a tile of queries.
@@ -131,7 +134,13 @@ struct TileScratch<T: Real> {
 
 impl<T: Real> Scratch<T> {
     fn new(call: &Call<'_, T>) -> Self {
-        Self { keys: Keys::new(), values: Along::new(KEYS), tile: TileScratch::new(call) }
+        Self {
+            keys: Keys::new(),
+            values: Along::new(KEYS),
+            tile: TileScratch::new(call),
+            row: RowScratch::new(),
+            other_keys: Buffer::stale(0),
+        }
     }
 }
 
@@ -150,7 +159,10 @@ impl<T: Real> Forward<'_, T> {
     /// All queries of a unit. A unit with much work is shared among threads.
     fn unit(&self, unit: Unit, scratch: &mut Scratch<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
-        let Scratch { keys, values, tile } = scratch;
+        if rowwise::suits(inputs, unit) {
+            return self.row_by_row(unit, scratch);
+        }
+        let Scratch { keys, values, tile, .. } = scratch;
         keys.pack(inputs.call, inputs.keys(unit), unit.kv_head, item.kv_len, false);
         values.pack(inputs.values(unit), item.kv_len);
 
@@ -161,6 +173,47 @@ impl<T: Real> Forward<'_, T> {
             let (head, start) = (heads.start + n / per_head, n % per_head * QUERIES);
             let queries = start..item.q_len.min(start + QUERIES);
             self.queries(unit, head, queries, keys, values, scratch);
+        });
+    }
+
+    /// All queries of a unit, one by one.
+    fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>) {
+        const AT_ONCE: usize = 64;
+        let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
+        let Scratch { row, other_keys, .. } = scratch;
+        let other = rowwise::other_keys(inputs, unit, other_keys);
+        let keys = if other { Source::dense(other_keys, call.dims.d_k) } else { inputs.keys(unit) };
+        let places = Places { keys, values: inputs.values(unit) };
+        let (heads, per_head) = (inputs.heads(unit), item.q_len.div_ceil(AT_ONCE));
+        let n_queries = self.queries[call.items.len()];
+        let work = if call.scope.lists(call.at(unit.item, heads.start)) {
+            // As if every query saw some ten keys.
+            item.q_len * heads.len() * 16 * (call.dims.d_k + call.dims.d_v)
+        } else {
+            inputs.work(unit)
+        };
+        plan::run(row, heads.len() * per_head, work, RowScratch::new, |scratch, n| {
+            let (head, start) = (heads.start + n / per_head, n % per_head * AT_ONCE);
+            let (at, source) = (call.at(unit.item, head), inputs.queries(unit, head));
+            for query in start..item.q_len.min(start + AT_ONCE) {
+                // SAFETY: tasks have different (item, head, queries), and each query its own context,
+                // log-sum-exp and weights.
+                let (context, lse, weights) = unsafe {
+                    let first = head * n_queries + self.queries[unit.item] + query;
+                    let weights = self.weights.as_ref().map(|(weights, offsets)| {
+                        let row = offsets[unit.item] + (head * at.q_len + query) * at.kv_len;
+                        weights.part(row, at.kv_len)
+                    });
+                    (self.context.row(item.q_start + query, head), self.lse.part(first, 1), weights)
+                };
+                context.fill(T::ZERO);
+                let mut weights = weights;
+                if let Some(weights) = &mut weights {
+                    weights.fill(T::ZERO);
+                }
+                let row = RowOf { call, at, query, places };
+                lse[0] = row.forward(source, scratch, context, weights);
+            }
         });
     }
 

@@ -111,6 +111,7 @@ impl<'a, T: Real> Targets<'a, T> {
     ///
     /// # Safety
     /// No one else adds to this row of this head at the same time.
+    #[inline(always)]
     pub(crate) unsafe fn add_query(&self, row: usize, head: usize, dq: &[T]) {
         // SAFETY: the caller's promise.
         unsafe { add(&self.dq, row, head, dq) };
@@ -120,6 +121,7 @@ impl<'a, T: Real> Targets<'a, T> {
     ///
     /// # Safety
     /// No one else adds to this row of this head at the same time.
+    #[inline(always)]
     pub(crate) unsafe fn add_key(&self, row: usize, head: usize, dk: &[T], dv: &[T]) {
         // SAFETY: the caller's promise; `new` checked that the two arrays are apart.
         unsafe {
@@ -145,6 +147,7 @@ fn apart<T>(
 
 /// # Safety
 /// No one else has this row of this head.
+#[inline(always)]
 unsafe fn add<T: Real>(rows: &SharedRows<'_, T>, row: usize, head: usize, x: &[T]) {
     // SAFETY: the caller's promise.
     let out = unsafe { rows.row(row, head) };

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use regard_attn::score::Block;
 use regard_attn::{Position, Rows};
-use regard_tensor::{Buffer, Real};
+use regard_tensor::{Buffer, Real, simd};
 
 use crate::kernel::product::{COLUMNS, Left, Panels, Product};
+use crate::kernel::transpose;
 
 /// The rows of one head of one item.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +29,14 @@ impl<'a, T> Source<'a, T> {
         Self::new(Rows { data, row_stride: width, head_stride: 0 }, 0, 0, width)
     }
 
+    /// Rows `rows`, not empty, where they lie.
+    pub(crate) fn block(&self, rows: &Range<usize>) -> Block<'a, T> {
+        let Rows { data, row_stride, head_stride } = self.rows;
+        let first = (self.start + rows.start) * row_stride + self.head * head_stride;
+        let data = &data[first..first + (rows.len() - 1) * row_stride + self.width];
+        Block { data, rows: rows.len(), width: self.width, stride: row_stride }
+    }
+
     #[inline(always)]
     pub(crate) fn row(&self, i: usize) -> &'a [T] {
         self.rows.row(self.start + i, self.head, self.width)
@@ -45,6 +55,7 @@ pub(crate) fn padded_width(width: usize) -> usize {
     width.next_multiple_of(COLUMNS)
 }
 
+#[inline(always)]
 pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
     row.iter().fold(true, |finite, x| finite & x.is_finite())
 }
@@ -88,20 +99,17 @@ impl<T: Real> Across<T> {
         let (lanes, width) = (COLUMNS, source.width);
         grow(&mut self.data, width * len.next_multiple_of(lanes));
         self.width = width;
+        let zeros = if len.is_multiple_of(lanes) { Vec::new() } else { vec![T::ZERO; width] };
         for (p, panel) in self.data.chunks_exact_mut(width * lanes).enumerate() {
             if p * lanes >= len {
                 break;
             }
             let count = lanes.min(len - p * lanes);
-            for l in 0..count {
-                let row = source.row(p * lanes + l);
-                for (out, x) in panel.chunks_exact_mut(lanes).zip(row) {
-                    out[l] = *x;
-                }
-            }
-            for out in panel.chunks_exact_mut(lanes) {
-                out[count..].fill(T::ZERO);
-            }
+            // Rows of zeros fill up the last panel.
+            let rows: [&[T]; COLUMNS] = std::array::from_fn(|l| {
+                if l < count { source.row(p * lanes + l) } else { &zeros[..width] }
+            });
+            transpose::sixteen(&rows, panel);
         }
     }
 
@@ -154,23 +162,16 @@ impl<T: Real> Along<T> {
         let tiles = self.data[..width * len].chunks_mut(width * self.tile);
         for (tile, first) in tiles.zip((0..len).step_by(self.tile)) {
             let count = tile.len() / width;
+            if pack_tile(source, first, count, &mut *tile) {
+                continue;
+            }
             for r in 0..count {
                 let row = source.row(first + r);
-                let finite = all_finite(row);
-                if !finite {
+                if !all_finite(row) {
                     self.odd.push(first + r);
                     self.odd_rows.extend_from_slice(row);
-                }
-                for (p, part) in row.chunks(lanes).enumerate() {
-                    let out = &mut tile[(p * count + r) * lanes..(p * count + r + 1) * lanes];
-                    if !finite {
-                        out.fill(T::ZERO);
-                    } else if part.len() == lanes {
-                        // Of a length that the compiler knows.
-                        out.copy_from_slice(&part[..lanes]);
-                    } else {
-                        out[..part.len()].copy_from_slice(part);
-                        out[part.len()..].fill(T::ZERO);
+                    for panel in tile.chunks_exact_mut(count * lanes) {
+                        panel[r * lanes..(r + 1) * lanes].fill(T::ZERO);
                     }
                 }
             }
@@ -215,6 +216,32 @@ impl<T: Real> Along<T> {
             }
         }
     }
+}
+
+/// Packs rows `first..first + count` as one tile; returns whether all are finite.
+fn pack_tile<T: Real>(source: Source<'_, T>, first: usize, count: usize, tile: &mut [T]) -> bool {
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            let mut finite = true;
+            for r in 0..count {
+                let row = source.row(first + r);
+                finite &= all_finite(row);
+                for (p, part) in row.chunks(COLUMNS).enumerate() {
+                    let at = (p * count + r) * COLUMNS;
+                    let out = &mut tile[at..at + COLUMNS];
+                    if part.len() == COLUMNS {
+                        // Of a length that the compiler knows.
+                        out.copy_from_slice(&part[..COLUMNS]);
+                    } else {
+                        out[..part.len()].copy_from_slice(part);
+                        out[part.len()..].fill(T::ZERO);
+                    }
+                }
+            }
+            finite
+        },
+    )
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ impl<'a, T> Shared<'a, T> {
     /// # Panics
     /// If the elements lie outside the array.
     #[allow(clippy::mut_from_ref, reason = "handing out disjoint parts is what the type is for")]
+    #[inline(always)]
     pub(crate) unsafe fn part(&self, first: usize, len: usize) -> &mut [T] {
         assert!(first <= self.len && len <= self.len - first, "a part lies inside its array");
         // SAFETY: inside the array, which is borrowed mutably for as long as `self`; the caller
@@ -194,6 +195,7 @@ impl<'a, T> SharedRows<'a, T> {
     /// # Safety
     /// While the slice lives, no one else asks for this row of this head.
     #[allow(clippy::mut_from_ref, reason = "handing out disjoint rows is what the type is for")]
+    #[inline(always)]
     pub(crate) unsafe fn row(&self, row: usize, head: usize) -> &mut [T] {
         assert!(row < self.rows && head < self.heads, "a row of the operand");
         let Place { offset, row_stride, head_stride } = self.place;

@@ -211,18 +211,63 @@ impl<T: Real> Keys<T> {
                     score.tile_backward(head, q, k, g, stride, &mut dq, &mut dk, dparams);
                     return;
                 }
-                // A score may multiply by g = 0, which must not meet a NaN behind a mask.
-                for i in 0..rows {
-                    for j in 0..n {
-                        let g = g[i * stride + j];
-                        if g != T::ZERO {
-                            let (q, k) = (q.row(i), k.row(j));
-                            score.pair_backward(head, q, k, g, dq.row(i), dk.row(j), dparams);
-                        }
-                    }
+                let part = FinitePart::new(q, k, g, stride);
+                let (finite_q, finite_k) =
+                    (FinitePart::block(&part.q, d_k), FinitePart::block(&part.k, d_k));
+                let g = &part.g;
+                score.tile_backward(head, finite_q, finite_k, g, n, &mut dq, &mut dk, dparams);
+                for (i, j, g) in part.odd {
+                    let (q, k) = (q.row(i), k.row(j));
+                    score.pair_backward(head, q, k, g, dq.row(i), dk.row(j), dparams);
                 }
             }
         }
+    }
+}
+
+/// A tile of which some queries or keys hold NaN or an infinity: a derivative may multiply those by g = 0,
+/// behind a mask, and must not see them. The others are computed as if these were zero.
+pub(crate) struct FinitePart<T> {
+    pub(crate) q: Vec<T>,
+    pub(crate) k: Vec<T>,
+    /// Without gaps, 0 where the query or the key is not finite.
+    pub(crate) g: Vec<T>,
+    /// Such pairs, if g is not 0 there, with g.
+    pub(crate) odd: Vec<(usize, usize, T)>,
+}
+
+impl<T: Real> FinitePart<T> {
+    pub(crate) fn new(q: Block<'_, T>, k: Block<'_, T>, g: &[T], stride: usize) -> Self {
+        let finite = |block: Block<'_, T>| -> Vec<bool> {
+            (0..block.rows).map(|i| pack::all_finite(block.row(i))).collect()
+        };
+        let copy = |block: Block<'_, T>, finite: &[bool]| -> Vec<T> {
+            let row = |i: usize| block.row(i).iter().map(move |x| (i, *x));
+            let rows = (0..block.rows).flat_map(row);
+            rows.map(|(i, x)| if finite[i] { x } else { T::ZERO }).collect()
+        };
+        let (finite_q, finite_k) = (finite(q), finite(k));
+        let mut part = Self {
+            q: copy(q, &finite_q),
+            k: copy(k, &finite_k),
+            g: Vec::with_capacity(q.rows * k.rows),
+            odd: Vec::new(),
+        };
+        for i in 0..q.rows {
+            for j in 0..k.rows {
+                let g = g[i * stride + j];
+                let is_finite = finite_q[i] && finite_k[j];
+                part.g.push(if is_finite { g } else { T::ZERO });
+                if !is_finite && g != T::ZERO {
+                    part.odd.push((i, j, g));
+                }
+            }
+        }
+        part
+    }
+
+    pub(crate) fn block(data: &[T], width: usize) -> Block<'_, T> {
+        Block { data, rows: data.len() / width, width, stride: width }
     }
 }
 
@@ -255,14 +300,14 @@ fn bias_backward<T: Real>(
         position.bias_tile_backward(tile, q, g, stride, dq, dparams);
         return;
     }
-    // A bias may multiply by g = 0, which must not meet a NaN of a query that sees nothing.
-    for (i, query) in tile.queries.clone().enumerate() {
-        for (j, key) in tile.keys.clone().enumerate() {
-            let g = g[i * stride + j];
-            if g != T::ZERO {
-                position.bias_backward(tile.at, query, key, q.row(i), g, dq.row(i), dparams);
-            }
-        }
+    // The keys of the tile, which a bias does not read, are as many as they are.
+    let none = Block { data: &[], rows: tile.keys.len(), width: 0, stride: 0 };
+    let part = FinitePart::new(q, none, g, stride);
+    let finite = FinitePart::block(&part.q, q.width);
+    position.bias_tile_backward(tile, finite, &part.g, tile.keys.len(), dq, dparams);
+    for (i, j, g) in part.odd {
+        let (query, key) = (tile.queries.start + i, tile.keys.start + j);
+        position.bias_backward(tile.at, query, key, q.row(i), g, dq.row(i), dparams);
     }
 }
 

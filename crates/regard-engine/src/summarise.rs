@@ -81,7 +81,7 @@ pub fn summarise<T: Real>(
         put(&mut out.log_prob, row, &part.log_prob);
         let bins = part.distances.len();
         for (sum, x) in out.distances[head * bins..].iter_mut().zip(&part.distances) {
-            *sum += *x / T::from_f64(n_queries as f64);
+            *sum += *x / T::from_f64(n_queries.max(1) as f64);
         }
     }
     Ok(out)

@@ -4,11 +4,12 @@ mod support;
 
 use regard_attn::Item;
 use regard_engine::{GradArrays, Gradients, Place};
-use support::{Kind, Problem, numbers, rows, rows_mut};
+use support::parts::ScoreKind;
+use support::{Problem, numbers, rows, rows_mut};
 
 #[test]
 fn arrays_of_the_wrong_size_are_refused_by_name() {
-    let problem = Problem::new(Kind::Additive, 2, 1, Problem::packed(&[(4, 6)]));
+    let problem = Problem::new(ScoreKind::Additive, 2, 1, Problem::packed(&[(4, 6)]));
     let d = problem.dims;
     let refused = |context: usize, dk: usize, lse: usize, params: usize, weights: usize| {
         problem.with_call::<f64, _>(|call| {
@@ -47,7 +48,7 @@ fn arrays_of_the_wrong_size_are_refused_by_name() {
         Item { q_start: 0, q_len: 3, kv_start: 0, kv_len: 3, q_offset: 0 },
         Item { q_start: 2, q_len: 2, kv_start: 3, kv_len: 3, q_offset: 0 },
     ];
-    let problem = Problem::new(Kind::Dot, 1, 1, shared);
+    let problem = Problem::new(ScoreKind::Dot, 1, 1, shared);
     let mut context = numbers(1, 12);
     problem.with_call::<f64, _>(|call| {
         let (q, k) = (rows(&problem.q, 1, d.d_k), rows(&problem.k, 1, d.d_k));
@@ -60,7 +61,7 @@ fn arrays_of_the_wrong_size_are_refused_by_name() {
 
 #[test]
 fn gradients_that_overlap_are_refused() {
-    let problem = Problem::new(Kind::Dot, 1, 1, Problem::packed(&[(4, 4)]));
+    let problem = Problem::new(ScoreKind::Dot, 1, 1, Problem::packed(&[(4, 4)]));
     let mut problem = Problem { dims: regard_attn::Dims { d_v: 5, ..problem.dims }, ..problem };
     (problem.v, problem.d_context) = (numbers(1, 20), numbers(2, 20));
     let refused = |offsets: [usize; 3], row_stride: usize| {

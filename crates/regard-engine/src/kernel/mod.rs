@@ -5,6 +5,7 @@ pub(crate) mod product;
 #[cfg(target_arch = "x86_64")]
 mod product_avx512;
 pub(crate) mod softmax;
+pub(crate) mod transpose;
 
 /// Columns of a tile that take part in row operations come in whole groups of this many, filled
 /// up with scores of −∞ or zeros, so that no sum depends on where the keys end.

@@ -45,9 +45,10 @@ pub(super) unsafe fn compute<T: Real>(product: Product<'_, T>, add: bool) {
     // SAFETY: the caller says that T is f32 and AVX-512F is there; all blocks lie inside the matrices, which hold
     // their elements as was just checked.
     unsafe {
-        match by_rows {
-            true => all.panels::<true>(rows, count),
-            false => all.panels::<false>(rows, count),
+        if by_rows {
+            all.panels::<true>(rows, count);
+        } else {
+            all.panels::<false>(rows, count);
         }
     }
 }

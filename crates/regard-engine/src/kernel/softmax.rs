@@ -124,7 +124,7 @@ fn exp_row<T: Real, const FMA: bool>(row: &mut [T], shift: T) -> T {
 
 /// The sum of the lanes.
 #[inline(always)]
-fn in_halves<T: Real>(mut sums: [T; LANES]) -> T {
+pub(crate) fn in_halves<T: Real>(mut sums: [T; LANES]) -> T {
     let mut half = LANES / 2;
     while half > 0 {
         for l in 0..half {

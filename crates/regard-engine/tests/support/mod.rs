@@ -1,115 +1,72 @@
-//! One attention problem with everything drawn from a seed, given to the engine and to the reference.
+//! One attention problem, given to the engine and to the reference.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
+pub(crate) mod batch;
 pub(crate) mod bound;
-pub(crate) mod strategy;
+pub(crate) mod draw;
+pub(crate) mod net;
+pub(crate) mod parts;
 
-use regard_attn::normaliser::{Normaliser, Softmax};
-use regard_attn::position::{NoPosition, Position, Rotary, RotaryLayout};
+use std::fmt;
+
+use regard_attn::position::RotaryLayout;
 use regard_attn::reference::{self, Reference};
-use regard_attn::scope::{Alignment, And, Causal, Full, Lengths, Scope, Window};
-use regard_attn::score::{Additive, Dot, ScaledDot, Score};
-use regard_attn::{At, Call, Dims, Dropout, Item, Rows, RowsMut};
-use regard_engine::{GradArrays, Gradients};
+use regard_attn::{Call, Dims, Dropout, Item, Rows, RowsMut, Summary, Upstream, Wanted};
+use regard_engine::{GradArrays, Gradients, Place};
 use regard_tensor::Real;
 use regard_testkit::random_vec_f32;
 
-/// Which score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Dot,
-    ScaledDot,
-    Additive,
+use draw::Draw;
+use parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
+
+/// Some scores, normalisers and a position for tests that go through chosen combinations.
+pub(crate) const SCORES: [ScoreKind; 3] =
+    [ScoreKind::Dot, ScoreKind::ScaledDot, ScoreKind::Additive];
+pub(crate) const NORMALISERS: [NormaliserKind; 3] =
+    [NormaliserKind::Softmax, NormaliserKind::WholeSoftmax, NormaliserKind::Quarter];
+pub(crate) const ROTARY: PositionKind =
+    PositionKind::Rotary { base: 100.0, layout: RotaryLayout::Half, kept: 0 };
+
+/// What the loss looks at beside the contexts: upstream gradients.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Looks {
+    pub(crate) weights: Option<Vec<f64>>,
+    pub(crate) key_sums: Option<Vec<f64>>,
+    pub(crate) entropy: Option<Vec<f64>>,
+    pub(crate) log_prob: Option<Vec<f64>>,
 }
 
-pub(crate) const KINDS: [Kind; 3] = [Kind::Dot, Kind::ScaledDot, Kind::Additive];
-
-/// Which normaliser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weighing {
-    Softmax,
-    /// The softmax, but by whole rows.
-    WholeSoftmax,
-    /// a = s / 4: rows do not sum to one, and weights may be negative.
-    Quarter,
+/// How an array of rows lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Layout {
+    /// `[heads, rows, width]` in place of `[rows, heads, width]`.
+    pub(crate) heads_first: bool,
+    /// Unused elements behind every row and behind every line of rows.
+    pub(crate) gap: usize,
 }
 
-pub(crate) const NORMALISERS: [Weighing; 3] =
-    [Weighing::Softmax, Weighing::WholeSoftmax, Weighing::Quarter];
-
-#[derive(Debug)]
-struct WholeSoftmax;
-
-impl<T: Real> Normaliser<T> for WholeSoftmax {
-    fn name(&self) -> &'static str {
-        "softmax by whole rows"
-    }
-    fn rows_sum_to_one(&self) -> bool {
-        true
-    }
-    fn row(&self, row: &mut [T]) -> T {
-        Softmax.row(row)
-    }
-    fn row_backward(&self, weights: &[T], dweights: &mut [T]) {
-        Softmax.row_backward(weights, dweights);
-    }
+/// How the gradients lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) enum GradLayout {
+    #[default]
+    Separate,
+    /// Keys' and values' in one array, side by side.
+    KeyValue,
+    /// All in one array: side by side where there are as many rows of queries as of keys, else one behind the
+    /// other.
+    Fused,
 }
 
-#[derive(Debug)]
-struct Quarter;
-
-impl<T: Real> Normaliser<T> for Quarter {
-    fn name(&self) -> &'static str {
-        "quarter"
-    }
-    fn rows_sum_to_one(&self) -> bool {
-        false
-    }
-    fn row(&self, row: &mut [T]) -> T {
-        let nothing = row.iter().all(|s| *s == T::NEG_INFINITY);
-        for s in row {
-            *s = if *s == T::NEG_INFINITY { T::ZERO } else { *s * T::from_f64(0.25) };
-        }
-        if nothing { T::NEG_INFINITY } else { T::ZERO }
-    }
-    /// What it leaves at forbidden pairs is junk, which no one may look at.
-    fn row_backward(&self, weights: &[T], dweights: &mut [T]) {
-        for (a, d) in weights.iter().zip(dweights) {
-            *d *= T::from_f64(if *a == T::ZERO { f64::NAN } else { 0.25 });
-        }
-    }
-}
-
-/// A scope that gives no hints, so that every tile is visited and partial.
-#[derive(Debug)]
-struct WithoutHints<'a>(&'a dyn Scope);
-
-impl Scope for WithoutHints<'_> {
-    fn name(&self) -> &'static str {
-        "without hints"
-    }
-    fn allows(&self, at: At, query: usize, key: usize) -> bool {
-        self.0.allows(at, query, key)
-    }
-}
-
-/// Which keys are allowed: all conditions together.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Allowed {
-    pub(crate) without_hints: bool,
-    pub(crate) lengths: Option<Vec<usize>>,
-    pub(crate) causal: Option<Alignment>,
-    pub(crate) window: Option<Window>,
-}
-
-/// A call with its arrays, dense: `[rows, heads, width]`.
-#[derive(Debug, Clone)]
+/// A call with its arrays, dense: `[rows, heads, width]`. Rows of no item hold NaN.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
-    pub(crate) kind: Kind,
-    pub(crate) normaliser: Weighing,
-    pub(crate) allowed: Allowed,
-    pub(crate) rotary: bool,
+    /// What it was drawn from.
+    pub(crate) seed: Option<u64>,
+    pub(crate) score: ScoreKind,
+    pub(crate) normaliser: NormaliserKind,
+    pub(crate) scope: ScopeKind,
+    pub(crate) position: PositionKind,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) dims: Dims,
     pub(crate) items: Vec<Item>,
@@ -117,9 +74,13 @@ pub(crate) struct Problem {
     pub(crate) k: Vec<f64>,
     pub(crate) v: Vec<f64>,
     pub(crate) d_context: Vec<f64>,
-    pub(crate) d_weights: Option<Vec<f64>>,
-    /// The additive score's vectors; empty for the others.
-    pub(crate) params: Vec<f64>,
+    pub(crate) score_params: Vec<f64>,
+    pub(crate) position_params: Vec<f64>,
+    pub(crate) looks: Looks,
+    pub(crate) wanted: Wanted,
+    /// Of queries, keys, values and contexts.
+    pub(crate) layouts: [Layout; 4],
+    pub(crate) grad_layout: GradLayout,
 }
 
 /// Everything that comes out, dense, in f64. Contexts are numbered as the queries.
@@ -131,11 +92,13 @@ pub(crate) struct Outcome {
     pub(crate) dq: Vec<f64>,
     pub(crate) dk: Vec<f64>,
     pub(crate) dv: Vec<f64>,
-    pub(crate) dparams: Vec<f64>,
+    pub(crate) dscore_params: Vec<f64>,
+    pub(crate) dposition_params: Vec<f64>,
+    pub(crate) summary: Summary<f64>,
 }
 
 impl Outcome {
-    pub(crate) fn arrays(&self) -> [(&'static str, &[f64]); 7] {
+    pub(crate) fn arrays(&self) -> [(&'static str, &[f64]); 12] {
         [
             ("context", &self.context),
             ("lse", &self.lse),
@@ -143,7 +106,12 @@ impl Outcome {
             ("dq", &self.dq),
             ("dk", &self.dk),
             ("dv", &self.dv),
-            ("dparams", &self.dparams),
+            ("dscore_params", &self.dscore_params),
+            ("dposition_params", &self.dposition_params),
+            ("key_sums", &self.summary.key_sums),
+            ("entropy", &self.summary.entropy),
+            ("log_prob", &self.summary.log_prob),
+            ("distances", &self.summary.distances),
         ]
     }
 }
@@ -152,10 +120,17 @@ impl Outcome {
 #[track_caller]
 pub(crate) fn assert_same(got: &Outcome, want: &Outcome, what: &str) {
     for ((name, got), (_, want)) in got.arrays().iter().zip(want.arrays()) {
-        assert!(
-            got.iter().zip(want).all(|(a, b)| a == b) && got.len() == want.len(),
-            "{what}: {name}"
-        );
+        assert_same_bits(got, want, &format!("{what}: {name}"));
+    }
+    assert!(got.summary.top == want.summary.top, "{what}: top");
+    assert!(got.summary.chosen == want.summary.chosen, "{what}: chosen");
+}
+
+#[track_caller]
+pub(crate) fn assert_same_bits(got: &[f64], want: &[f64], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    if let Some(n) = (0..got.len()).find(|n| got[*n] != want[*n]) {
+        panic!("{what}: entry {n} is {} and not {}", got[n], want[n]);
     }
 }
 
@@ -185,34 +160,146 @@ pub(crate) fn rows_mut<T>(data: &mut [T], heads: usize, width: usize) -> RowsMut
     RowsMut { data, row_stride: heads * width, head_stride: width }
 }
 
+/// Which rows belong to an item, given where the items start and how long they are.
+fn mark(rows: usize, items: impl Iterator<Item = (usize, usize)>) -> Vec<bool> {
+    let mut of_item = vec![false; rows];
+    for (start, len) in items.filter(|(_, len)| *len > 0) {
+        of_item[start..start + len].fill(true);
+    }
+    of_item
+}
+
+/// What no one may write over.
+const SENTINEL: f64 = 1234.5;
+
+impl Layout {
+    /// The place of `[rows, heads, width]` and the elements up to its end.
+    fn place(self, rows: usize, heads: usize, width: usize) -> (Place, usize) {
+        let one = width + self.gap;
+        let (row_stride, head_stride) = if self.heads_first {
+            (one, rows * one + self.gap)
+        } else {
+            (heads * one + self.gap, one)
+        };
+        let end = heads * rows * one + self.gap * rows.max(heads);
+        (Place { offset: 0, row_stride, head_stride }, end)
+    }
+}
+
+/// Writes a dense array to its place in another.
+fn put<T: Real>(dense: &[f64], heads: usize, width: usize, place: Place, out: &mut [T]) {
+    for (n, from) in dense.chunks_exact(width).enumerate() {
+        let (row, head) = (n / heads, n % heads);
+        let start = place.offset + row * place.row_stride + head * place.head_stride;
+        for (out, x) in out[start..start + width].iter_mut().zip(from) {
+            *out = T::from_f64(*x);
+        }
+    }
+}
+
+/// Takes a dense array of `len` elements from its place and leaves the sentinel there.
+fn take<T: Real>(
+    array: &mut [T],
+    len: usize,
+    heads: usize,
+    width: usize,
+    place: Place,
+) -> Vec<f64> {
+    let mut dense = Vec::with_capacity(len);
+    for n in 0..len / width {
+        let (row, head) = (n / heads, n % heads);
+        let start = place.offset + row * place.row_stride + head * place.head_stride;
+        dense.extend(widen(&array[start..start + width]));
+        array[start..start + width].fill(T::from_f64(SENTINEL));
+    }
+    dense
+}
+
+fn assert_only_sentinels<T: Real>(what: &str, array: &[T]) {
+    let written = array.iter().position(|x| *x != T::from_f64(SENTINEL));
+    assert!(written.is_none(), "{what}: element {written:?}, between the rows, was written");
+}
+
 impl Problem {
-    /// Plain softmax attention by the score `kind`, with d_k = 5 and d_v = 3.
-    pub(crate) fn new(kind: Kind, n_heads: usize, n_kv_heads: usize, items: Vec<Item>) -> Self {
+    /// Plain softmax attention by this score, with d_k = 5 and d_v = 3.
+    pub(crate) fn new(
+        score: ScoreKind,
+        n_heads: usize,
+        n_kv_heads: usize,
+        items: Vec<Item>,
+    ) -> Self {
         let dims = Dims { n_heads, n_kv_heads, d_k: 5, d_v: 3 };
-        Self::with_dims(kind, dims, items)
+        Self::with_dims(score, dims, items)
     }
 
-    pub(crate) fn with_dims(kind: Kind, dims: Dims, items: Vec<Item>) -> Self {
-        let end = |start, len| if len == 0 { 0 } else { start + len };
-        let q_rows = items.iter().map(|i| end(i.q_start, i.q_len)).max().unwrap_or(0);
-        let kv_rows = items.iter().map(|i| end(i.kv_start, i.kv_len)).max().unwrap_or(0);
-        let Dims { n_heads, n_kv_heads, d_k, d_v } = dims;
-        let params = if kind == Kind::Additive { numbers(5, n_heads * d_k) } else { Vec::new() };
-        Self {
-            kind,
-            normaliser: Weighing::Softmax,
-            allowed: Allowed::default(),
-            rotary: false,
+    pub(crate) fn with_dims(score: ScoreKind, dims: Dims, items: Vec<Item>) -> Self {
+        let mut problem = Self {
+            seed: None,
+            score,
+            normaliser: NormaliserKind::Softmax,
+            scope: ScopeKind::Full,
+            position: PositionKind::None,
             dropout: None,
             dims,
             items,
-            q: numbers(1, q_rows * n_heads * d_k),
-            k: numbers(2, kv_rows * n_kv_heads * d_k),
-            v: numbers(3, kv_rows * n_kv_heads * d_v),
-            d_context: numbers(4, q_rows * n_heads * d_v),
-            d_weights: None,
-            params,
+            q: Vec::new(),
+            k: Vec::new(),
+            v: Vec::new(),
+            d_context: Vec::new(),
+            score_params: Vec::new(),
+            position_params: Vec::new(),
+            looks: Looks::default(),
+            wanted: Wanted::default(),
+            layouts: [Layout::default(); 4],
+            grad_layout: GradLayout::default(),
+        };
+        problem.fill(&mut Draw::new(7), [1.0; 2]);
+        problem.set_position(PositionKind::None);
+        problem
+    }
+
+    /// Draws arrays and the parameters of the score. Entries of q and k are up to `sizes`.
+    pub(crate) fn fill(&mut self, draw: &mut Draw, sizes: [f64; 2]) {
+        let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
+        let (q_rows, kv_rows) = (self.q_rows(), self.kv_rows());
+        self.q = draw.numbers(q_rows * n_heads * d_k, sizes[0]);
+        self.k = draw.numbers(kv_rows * n_kv_heads * d_k, sizes[1]);
+        self.v = draw.numbers(kv_rows * n_kv_heads * d_v, 1.0);
+        self.d_context = draw.numbers(q_rows * n_heads * d_v, 1.0);
+        self.score_params = draw.score_params(&self.score, self.dims);
+        let queries = mark(q_rows, self.items.iter().map(|item| (item.q_start, item.q_len)));
+        let keys = mark(kv_rows, self.items.iter().map(|item| (item.kv_start, item.kv_len)));
+        let (queries, keys) = (&queries, &keys);
+        for (array, width, of_item) in [
+            (&mut self.q, n_heads * d_k, queries),
+            (&mut self.k, n_kv_heads * d_k, keys),
+            (&mut self.v, n_kv_heads * d_v, keys),
+            (&mut self.d_context, n_heads * d_v, queries),
+        ] {
+            for (row, of_item) in array.chunks_exact_mut(width).zip(of_item) {
+                if !of_item {
+                    row.fill(f64::NAN);
+                }
+            }
         }
+    }
+
+    /// Rows of queries, as [`Call::q_rows`].
+    pub(crate) fn q_rows(&self) -> usize {
+        let used = self.items.iter().filter(|item| item.q_len > 0);
+        used.map(|item| item.q_start + item.q_len).max().unwrap_or(0)
+    }
+
+    /// Rows of keys, as [`Call::kv_rows`].
+    pub(crate) fn kv_rows(&self) -> usize {
+        let used = self.items.iter().filter(|item| item.kv_len > 0);
+        used.map(|item| item.kv_start + item.kv_len).max().unwrap_or(0)
+    }
+
+    /// Takes another position and draws its parameters.
+    pub(crate) fn set_position(&mut self, position: PositionKind) {
+        self.position_params = Draw::new(8).position_params(&position, self.dims, &self.items);
+        self.position = position;
     }
 
     /// Items of these (q_len, kv_len), one behind the other.
@@ -227,104 +314,238 @@ impl Problem {
         lengths.iter().map(item).collect()
     }
 
+    pub(crate) fn n_queries(&self) -> usize {
+        self.items.iter().map(|item| item.q_len).sum()
+    }
+
+    pub(crate) fn n_keys(&self) -> usize {
+        self.items.iter().map(|item| item.kv_len).sum()
+    }
+
     pub(crate) fn n_weights(&self) -> usize {
         self.items.iter().map(|i| self.dims.n_heads * i.q_len * i.kv_len).sum()
     }
 
     /// Lets the loss look at the weights, too.
     pub(crate) fn watch_weights(&mut self) {
-        self.d_weights = Some(numbers(6, self.n_weights()));
+        self.looks.weights = Some(numbers(6, self.n_weights()));
+    }
+
+    /// Whether the queries and keys of some item lie across two borders of tiles or more, be it of queries or
+    /// of keys. Tiles are 64 keys wide and up to 96 queries high; the larger number is taken.
+    pub(crate) fn crosses_two_edges(&self) -> bool {
+        let edges = |len: usize, tile: usize| len.div_ceil(tile).saturating_sub(1);
+        self.items.iter().any(|item| {
+            item.q_len > 0 && item.kv_len > 0 && edges(item.q_len, 96) + edges(item.kv_len, 64) >= 2
+        })
+    }
+
+    /// The catalogue's names of all parts.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let mut names = self.score.names(self.dims);
+        names.push(self.normaliser.name());
+        names.extend(self.scope.names());
+        names.extend(self.position.names(self.dims, &self.items));
+        names
     }
 
     /// Calls `f` with the call that the problem describes.
     pub(crate) fn with_call<T: Real, R>(&self, f: impl FnOnce(&Call<'_, T>) -> R) -> R {
-        let v = cast::<T>(&self.params);
-        let (scaled, additive) = (ScaledDot::new(self.dims.d_k), Additive { v: &v });
-        let score: &dyn Score<T> = match self.kind {
-            Kind::Dot => &Dot,
-            Kind::ScaledDot => &scaled,
-            Kind::Additive => &additive,
-        };
-        let normaliser: &dyn Normaliser<T> = match self.normaliser {
-            Weighing::Softmax => &Softmax,
-            Weighing::WholeSoftmax => &WholeSoftmax,
-            Weighing::Quarter => &Quarter,
-        };
-        let lengths = self.allowed.lengths.as_ref().map(|kv| Lengths { kv });
-        let causal = self.allowed.causal.map(|alignment| Causal { alignment });
-        let members = [
-            lengths.as_ref().map(|scope| -> &dyn Scope { scope }),
-            causal.as_ref().map(|scope| -> &dyn Scope { scope }),
-            self.allowed.window.as_ref().map(|scope| -> &dyn Scope { scope }),
-        ];
-        let members: Vec<&dyn Scope> = members.into_iter().flatten().collect();
-        let and = And(&members);
-        let scope: &dyn Scope = match members[..] {
-            [] => &Full,
-            [one] => one,
-            _ => &and,
-        };
-        let without_hints = WithoutHints(scope);
-        let scope = if self.allowed.without_hints { &without_hints } else { scope };
-        let rotary = Rotary::new(100.0, RotaryLayout::Half);
-        let position: &dyn Position<T> = if self.rotary { &rotary } else { &NoPosition };
+        let (of_score, of_position) =
+            (cast::<T>(&self.score_params), cast::<T>(&self.position_params));
         let (dropout, dims, items) = (self.dropout, self.dims, &self.items[..]);
-        f(&Call { score, normaliser, scope, position, dropout, dims, items })
+        let (mut f, mut result) = (Some(f), None);
+        self.score.with(&of_score, dims, &mut |score| {
+            self.normaliser.with(&mut |normaliser| {
+                self.scope.with(&mut |scope| {
+                    self.position.with(&of_position, dims, items, &mut |position| {
+                        let call =
+                            Call { score, normaliser, scope, position, dropout, dims, items };
+                        result = f.take().map(|f| f(&call));
+                    });
+                });
+            });
+        });
+        result.expect("each part calls once")
     }
 
-    /// The indices of forbidden pairs among the weights.
-    pub(crate) fn forbidden(&self) -> Vec<usize> {
-        let (mut n, mut forbidden) = (0, Vec::new());
+    /// Calls `f(weight, key, query, allowed)` for every pair: its index among the weights, its rows in the
+    /// arrays of keys and of queries, whether the scope allows it.
+    pub(crate) fn each_pair(&self, mut f: impl FnMut(usize, usize, usize, bool)) {
+        let mut n = 0;
         self.with_call::<f64, _>(|call| {
-            for item in 0..call.items.len() {
+            for (index, item) in call.items.iter().enumerate() {
                 for head in 0..call.dims.n_heads {
-                    let at = call.at(item, head);
+                    let at = call.at(index, head);
                     for i in 0..at.q_len {
-                        let hidden = (0..at.kv_len).filter(|j| !call.scope.allows(at, i, *j));
-                        forbidden.extend(hidden.map(|j| n + j));
-                        n += at.kv_len;
+                        for j in 0..at.kv_len {
+                            let allowed = call.scope.allows(at, i, j);
+                            f(n, item.kv_start + j, item.q_start + i, allowed);
+                            n += 1;
+                        }
                     }
                 }
             }
         });
-        forbidden
     }
 
     /// What the engine computes in the precision `T`.
     pub(crate) fn engine<T: Real>(&self) -> Outcome {
         let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
-        let (q, k, v) = (cast::<T>(&self.q), cast::<T>(&self.k), cast::<T>(&self.v));
-        let d_context = cast::<T>(&self.d_context);
-        let d_weights = self.d_weights.as_deref().map(cast::<T>);
-        let (q_in, k_in) = (rows(&q, n_heads, d_k), rows(&k, n_kv_heads, d_k));
-        let v_in = rows(&v, n_kv_heads, d_v);
-        let mut context = vec![T::ZERO; d_context.len()];
-        let (mut dq, mut dk) = (vec![T::ZERO; q.len()], vec![T::ZERO; k.len()]);
-        let (mut dv, mut dparams) = (vec![T::ZERO; v.len()], vec![T::ZERO; self.params.len()]);
-        let out = self.with_call(|call| {
-            let c = rows_mut(&mut context, n_heads, d_v);
-            let out = regard_engine::forward(call, q_in, k_in, v_in, c, true).unwrap();
-            let arrays = GradArrays::Separate {
-                dq: rows_mut(&mut dq, n_heads, d_k),
-                dk: rows_mut(&mut dk, n_kv_heads, d_k),
-                dv: rows_mut(&mut dv, n_kv_heads, d_v),
+        let (q_rows, kv_rows) = (self.q_rows(), self.kv_rows());
+        let [of_q, of_k, of_v, of_c] = self.layouts;
+        let (q_place, q_len) = of_q.place(q_rows, n_heads, d_k);
+        let (k_place, k_len) = of_k.place(kv_rows, n_kv_heads, d_k);
+        let (v_place, v_len) = of_v.place(kv_rows, n_kv_heads, d_v);
+        let (c_place, c_len) = of_c.place(q_rows, n_heads, d_v);
+        // Between the rows of the inputs stands what must not be read.
+        let junk = |len: usize| vec![T::from_f64(f64::NAN); len];
+        let (mut q, mut k, mut v) = (junk(q_len), junk(k_len), junk(v_len));
+        let mut dc = junk(c_len);
+        put(&self.q, n_heads, d_k, q_place, &mut q);
+        put(&self.k, n_kv_heads, d_k, k_place, &mut k);
+        put(&self.v, n_kv_heads, d_v, v_place, &mut v);
+        put(&self.d_context, n_heads, d_v, c_place, &mut dc);
+        let view = |data, place: Place| Rows {
+            data,
+            row_stride: place.row_stride,
+            head_stride: place.head_stride,
+        };
+        let (q, k, v) = (view(&q[..], q_place), view(&k[..], k_place), view(&v[..], v_place));
+
+        let sentinel = T::from_f64(SENTINEL);
+        let mut context = vec![sentinel; c_len];
+        let [d_weights, d_key_sums, d_entropy, d_log_prob] =
+            [&self.looks.weights, &self.looks.key_sums, &self.looks.entropy, &self.looks.log_prob]
+                .map(|look| look.as_deref().map(cast::<T>));
+        let upstream = Upstream {
+            weights: d_weights.as_deref(),
+            key_sums: d_key_sums.as_deref(),
+            entropy: d_entropy.as_deref(),
+            log_prob: d_log_prob.as_deref(),
+        };
+        let [(dq, q_end), (dk, k_end), (dv, v_end)] = self.grad_places();
+        // Which array holds which gradient, and how long the arrays are.
+        let (holder, ends) = match self.grad_layout {
+            GradLayout::Separate => ([0, 1, 2], [q_end, k_end, v_end]),
+            GradLayout::KeyValue => ([0, 1, 1], [q_end, v_end, 0]),
+            GradLayout::Fused => ([0, 0, 0], [v_end, 0, 0]),
+        };
+        let mut arrays = ends.map(|end| vec![sentinel; end]);
+        let operands = [
+            (self.q.len(), n_heads, d_k, dq),
+            (self.k.len(), n_kv_heads, d_k, dk),
+            (self.v.len(), n_kv_heads, d_v, dv),
+        ];
+        for (holder, (len, heads, width, place)) in holder.into_iter().zip(operands) {
+            put(&vec![0.0; len], heads, width, place, &mut arrays[holder]);
+        }
+        let mut dscore_params = vec![T::ZERO; self.score_params.len()];
+        let mut dposition_params = vec![T::ZERO; self.position_params.len()];
+        let (out, summary) = self.with_call(|call| {
+            let Place { row_stride, head_stride, .. } = c_place;
+            let c = RowsMut { data: &mut context, row_stride, head_stride };
+            let out = regard_engine::forward(call, q, k, v, c, true).unwrap();
+            let of = |data, place: Place| RowsMut {
+                data,
+                row_stride: place.row_stride,
+                head_stride: place.head_stride,
             };
-            let grads =
-                Gradients { arrays, dscore_params: &mut dparams, dposition_params: &mut [] };
-            let (c, dc) = (rows(&context, n_heads, d_v), rows(&d_context, n_heads, d_v));
-            let given = d_weights.as_deref();
-            regard_engine::backward(call, q_in, k_in, v_in, c, &out.lse, dc, given.into(), grads)
-                .unwrap();
-            out
+            let [first, second, third] = &mut arrays;
+            let arrays = match self.grad_layout {
+                GradLayout::Separate => GradArrays::Separate {
+                    dq: of(first, dq),
+                    dk: of(second, dk),
+                    dv: of(third, dv),
+                },
+                GradLayout::KeyValue => {
+                    GradArrays::KeyValue { dq: of(first, dq), data: second, dk, dv }
+                }
+                GradLayout::Fused => GradArrays::Fused { data: first, dq, dk, dv },
+            };
+            let grads = Gradients {
+                arrays,
+                dscore_params: &mut dscore_params,
+                dposition_params: &mut dposition_params,
+            };
+            let (c, dc) = (view(&context[..], c_place), view(&dc[..], c_place));
+            regard_engine::backward(call, q, k, v, c, &out.lse, dc, upstream, grads).unwrap();
+            let summary = regard_engine::summarise(call, q, k, &out.lse, self.wanted).unwrap();
+            (out, summary)
         });
+        let mut taken = take(&mut context, self.d_context.len(), n_heads, d_v, c_place);
+        self.clear_strangers(&mut taken, n_heads * d_v);
+        assert_only_sentinels("context", &context);
+        let mut n = 0;
+        let [dq, dk, dv] = operands.map(|(len, heads, width, place)| {
+            n += 1;
+            take(&mut arrays[holder[n - 1]], len, heads, width, place)
+        });
+        for array in &arrays {
+            assert_only_sentinels("gradients", array);
+        }
         Outcome {
-            context: widen(&context),
+            context: taken,
             lse: widen(&out.lse),
             weights: widen(&out.weights.unwrap()),
-            dq: widen(&dq),
-            dk: widen(&dk),
-            dv: widen(&dv),
-            dparams: widen(&dparams),
+            dq,
+            dk,
+            dv,
+            dscore_params: widen(&dscore_params),
+            dposition_params: widen(&dposition_params),
+            summary: widen_summary(summary),
+        }
+    }
+
+    /// Zeros in place of the sentinels, which must still stand there, in rows of contexts of no item.
+    fn clear_strangers(&self, context: &mut [f64], width: usize) {
+        let items = self.items.iter().map(|item| (item.q_start, item.q_len));
+        let of_item = mark(self.q_rows(), items);
+        for (row, of_item) in context.chunks_exact_mut(width).zip(of_item) {
+            if !of_item {
+                assert!(row.iter().all(|x| *x == SENTINEL), "a row of no item was written");
+                row.fill(0.0);
+            }
+        }
+    }
+
+    /// Where the gradients of q, k and v begin in their arrays, and the arrays' lengths up to their end.
+    fn grad_places(&self) -> [(Place, usize); 3] {
+        let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
+        let (q_rows, kv_rows) = (self.q_rows(), self.kv_rows());
+        let [of_q, of_k, of_v, _] = self.layouts;
+        let (q, k, v) = (n_heads * d_k, n_kv_heads * d_k, n_kv_heads * d_v);
+        let line = |offset, row_stride, head_stride| Place { offset, row_stride, head_stride };
+        match self.grad_layout {
+            GradLayout::Separate => [
+                of_q.place(q_rows, n_heads, d_k),
+                of_k.place(kv_rows, n_kv_heads, d_k),
+                of_v.place(kv_rows, n_kv_heads, d_v),
+            ],
+            GradLayout::KeyValue => {
+                let stride = k + v + of_k.gap;
+                let len = kv_rows * stride;
+                let of_q = of_q.place(q_rows, n_heads, d_k);
+                [of_q, (line(0, stride, d_k), len), (line(k, stride, d_v), len)]
+            }
+            GradLayout::Fused if q_rows == kv_rows => {
+                let stride = q + k + v + of_k.gap;
+                let len = kv_rows * stride;
+                [(0, d_k), (q, d_k), (q + k, d_v)].map(|(at, d)| (line(at, stride, d), len))
+            }
+            GradLayout::Fused => {
+                let ends = [
+                    of_q.place(q_rows, n_heads, d_k),
+                    of_k.place(kv_rows, n_kv_heads, d_k),
+                    of_v.place(kv_rows, n_kv_heads, d_v),
+                ];
+                let mut offset = 0;
+                ends.map(|(place, len)| {
+                    let place = Place { offset, ..place };
+                    offset += len;
+                    (place, offset)
+                })
+            }
         }
     }
 
@@ -347,8 +568,13 @@ impl Problem {
                         .copy_from_slice(&self.d_context[row..row + width]);
                 }
             }
-            let given = self.d_weights.as_deref();
-            let grads = reference::backward(call, q, k, v, &d_context, given.into()).unwrap();
+            let upstream = Upstream {
+                weights: self.looks.weights.as_deref(),
+                key_sums: self.looks.key_sums.as_deref(),
+                entropy: self.looks.entropy.as_deref(),
+                log_prob: self.looks.log_prob.as_deref(),
+            };
+            let grads = reference::backward(call, q, k, v, &d_context, upstream).unwrap();
             let outcome = Outcome {
                 context,
                 lse: out.lse.clone(),
@@ -356,9 +582,61 @@ impl Problem {
                 dq: grads.dq,
                 dk: grads.dk,
                 dv: grads.dv,
-                dparams: grads.dscore_params,
+                dscore_params: grads.dscore_params,
+                dposition_params: grads.dposition_params,
+                summary: reference::summarise(call, q, k, self.wanted).unwrap(),
             };
             (outcome, out)
         })
+    }
+}
+
+fn widen_summary<T: Real>(summary: Summary<T>) -> Summary<f64> {
+    use regard_attn::summary::Top;
+    let top = |top: &Top<T>| Top { key: top.key, weight: top.weight.to_f64() };
+    Summary {
+        key_sums: widen(&summary.key_sums),
+        top: summary.top.iter().map(top).collect(),
+        entropy: widen(&summary.entropy),
+        chosen: summary.chosen,
+        log_prob: widen(&summary.log_prob),
+        distances: widen(&summary.distances),
+    }
+}
+
+impl fmt::Display for Problem {
+    /// One line: the seed, the parts, the sizes.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(seed) = self.seed {
+            write!(out, "seed {seed}: ")?;
+        }
+        let Dims { n_heads, n_kv_heads, d_k, d_v } = self.dims;
+        write!(out, "{} × {}", self.score.names(self.dims).join("("), self.normaliser.name())?;
+        if let NormaliserKind::Temperature(tau) = self.normaliser {
+            write!(out, "({tau:e})")?;
+        }
+        write!(out, " × {}", self.scope.names().join(" "))?;
+        write!(out, " × {}", self.position.names(self.dims, &self.items).join(" "))?;
+        write!(out, "; heads {n_heads}/{n_kv_heads}, d {d_k}/{d_v}, items")?;
+        for item in self.items.iter().take(5) {
+            write!(out, " {}×{}+{}", item.q_len, item.kv_len, item.q_offset)?;
+        }
+        if self.items.len() > 5 {
+            write!(out, " … ({} in all)", self.items.len())?;
+        }
+        if let Some(dropout) = self.dropout {
+            write!(out, "; dropout {:.2}", dropout.rate)?;
+        }
+        for (name, look) in [
+            ("weights", &self.looks.weights),
+            ("key sums", &self.looks.key_sums),
+            ("entropy", &self.looks.entropy),
+            ("log-probability", &self.looks.log_prob),
+        ] {
+            if look.is_some() {
+                write!(out, "; looks at {name}")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,131 @@
+//! A panel of sixteen rows, transposed.
+
+use regard_tensor::{Real, simd};
+
+use super::product::COLUMNS;
+
+/// `out[c·16 + l] = rows[l][c]` for sixteen rows of one width.
+pub(crate) fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
+    let width = out.len() / COLUMNS;
+    #[cfg(target_arch = "x86_64")]
+    if simd::level() == simd::Level::Avx512
+        && std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
+    {
+        assert!(rows.iter().all(|row| row.len() >= width), "rows of one width");
+        let rows = rows.map(|row| row.as_ptr().cast::<f32>());
+        // SAFETY: T is f32 and the processor has AVX-512; each row has `width` elements and `out` sixteen
+        // times as many.
+        unsafe { avx512::sixteen(rows, width, out.as_mut_ptr().cast()) };
+        return;
+    }
+    let rows = rows.map(|row| &row[..width]);
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            for (c, out) in out.chunks_exact_mut(COLUMNS).enumerate() {
+                for l in 0..COLUMNS {
+                    out[l] = rows[l][c];
+                }
+            }
+        },
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{
+        __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_shuffle_f32x4,
+        _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd,
+        _mm512_unpacklo_ps,
+    };
+
+    /// # Safety
+    /// AVX-512F is there; `rows` are readable for `width` elements, `out` is writable for 16·`width`.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn sixteen(rows: [*const f32; 16], width: usize, out: *mut f32) {
+        let whole = width / 16 * 16;
+        // SAFETY: the caller's promise; a square begins at most 16 columns before `whole`.
+        unsafe {
+            for c in (0..whole).step_by(16) {
+                square(rows.map(|row| row.add(c)), out.add(c * 16));
+            }
+            for c in whole..width {
+                for (l, row) in rows.iter().enumerate() {
+                    *out.add(c * 16 + l) = *row.add(c);
+                }
+            }
+        }
+    }
+
+    /// A square of 16 × 16: pairs of numbers, then of pairs, within each quarter of a register; then the quarters.
+    ///
+    /// # Safety
+    /// As [`sixteen`], for 16 elements of each row and 256 of `out`.
+    #[target_feature(enable = "avx512f")]
+    unsafe fn square(rows: [*const f32; 16], out: *mut f32) {
+        // SAFETY: the caller's promise.
+        let r: [__m512; 16] = rows.map(|row| unsafe { _mm512_loadu_ps(row) });
+        let mut t = r;
+        for n in 0..8 {
+            t[2 * n] = _mm512_unpacklo_ps(r[2 * n], r[2 * n + 1]);
+            t[2 * n + 1] = _mm512_unpackhi_ps(r[2 * n], r[2 * n + 1]);
+        }
+        let low =
+            |a, b| _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+        let high =
+            |a, b| _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+        // u[4·n + m], in quarter k: column 4·k + m of rows 4·n to 4·n + 3.
+        let mut u = t;
+        for n in 0..4 {
+            let (a, b, c, d) = (t[4 * n], t[4 * n + 1], t[4 * n + 2], t[4 * n + 3]);
+            u[4 * n] = low(a, c);
+            u[4 * n + 1] = high(a, c);
+            u[4 * n + 2] = low(b, d);
+            u[4 * n + 3] = high(b, d);
+        }
+        for m in 0..4 {
+            let (a, b, c, d) = (u[m], u[4 + m], u[8 + m], u[12 + m]);
+            // Quarters 0 and 2, and 1 and 3, of two registers each.
+            let (even_ab, odd_ab) =
+                (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            let (even_cd, odd_cd) =
+                (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+            // SAFETY: the caller's promise: columns m, 4 + m, 8 + m and 12 + m of the square.
+            unsafe {
+                _mm512_storeu_ps(out.add(m * 16), _mm512_shuffle_f32x4::<0x88>(even_ab, even_cd));
+                _mm512_storeu_ps(
+                    out.add((4 + m) * 16),
+                    _mm512_shuffle_f32x4::<0x88>(odd_ab, odd_cd),
+                );
+                _mm512_storeu_ps(
+                    out.add((8 + m) * 16),
+                    _mm512_shuffle_f32x4::<0xdd>(even_ab, even_cd),
+                );
+                _mm512_storeu_ps(
+                    out.add((12 + m) * 16),
+                    _mm512_shuffle_f32x4::<0xdd>(odd_ab, odd_cd),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_finds_its_place() {
+        for width in [0, 1, 5, 16, 17, 40, 64] {
+            let data: Vec<f32> = (0..16 * width).map(|n| n as f32).collect();
+            let rows: [&[f32]; 16] = std::array::from_fn(|l| &data[l * width..(l + 1) * width]);
+            let mut out = vec![0.0; 16 * width];
+            sixteen(&rows, &mut out);
+            for (l, row) in rows.iter().enumerate() {
+                for (c, x) in row.iter().enumerate() {
+                    assert_eq!(out[c * 16 + l], *x, "{width}: row {l}, column {c}");
+                }
+            }
+        }
+    }
+}
