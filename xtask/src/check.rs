@@ -52,6 +52,11 @@ const STEPS: &[Step] = &[
         run: tests,
         remedy: "`cargo test --release -p CRATE NAME` runs the failing test alone",
     },
+    Step {
+        name: "faults",
+        run: faults,
+        remedy: "a deliberate fault went unseen: the tests of regard-engine have a hole",
+    },
 ];
 
 /// The steps that run where nothing else is asked for.
@@ -115,6 +120,11 @@ fn docs() -> Result<()> {
 
 fn tests() -> Result<()> {
     call(&mut cargo(["test", "--workspace", "--release"]))
+}
+
+/// The engine's tests must find deliberate faults.
+fn faults() -> Result<()> {
+    crate::exact::run(crate::exact::Exact::Faults)
 }
 
 /// Licences, bans and sources. Advisories need the network and change under a commit's feet:
