@@ -240,8 +240,21 @@ impl<T: Real> Call<'_, T> {
             });
         }
         for (n, item) in self.items.iter().enumerate() {
-            let expected = format_args!("at most {MAX_OFFSET} in item {n}");
-            AttnError::size(item.q_offset <= MAX_OFFSET, "q_offset", expected, item.q_offset)?;
+            let Item { q_start, q_len, kv_start, kv_len, q_offset } = *item;
+            for (argument, number) in [
+                ("q_start", q_start),
+                ("q_len", q_len),
+                ("kv_start", kv_start),
+                ("kv_len", kv_len),
+                ("q_offset", q_offset),
+            ] {
+                let expected = format_args!("at most {MOST} in item {n}");
+                AttnError::size(number <= MOST, argument, expected, number)?;
+            }
+        }
+        for (argument, number) in [("n_heads", d.n_heads), ("d_k", d.d_k), ("d_v", d.d_v)] {
+            let expected = format_args!("at most {WIDEST}");
+            AttnError::size(number <= WIDEST, argument, expected, number)?;
         }
         extent("query", q, self.q_rows(), d.n_heads, d.d_k)?;
         extent("key", k, self.kv_rows(), d.n_kv_heads, d.d_k)?;
@@ -277,7 +290,20 @@ impl<T: Real> Call<'_, T> {
     /// For each item, where its weights `[n_heads, q_len, kv_len]` begin in the array of all
     /// weights; one more entry holds the total.
     pub fn weight_offsets(&self) -> Vec<usize> {
-        running(self.items.iter().map(|i| self.dims.n_heads * i.q_len * i.kv_len))
+        let of_item = |i: &Item| {
+            // What overflows is more than any array has.
+            self.dims.n_heads.saturating_mul(i.q_len).saturating_mul(i.kv_len)
+        };
+        running(self.items.iter().map(of_item))
+    }
+
+    /// Checks that the whole of the weights can be held.
+    ///
+    /// # Errors
+    /// There are too many of them.
+    pub fn check_weights(&self) -> Result<(), AttnError> {
+        let all = self.weight_offsets()[self.items.len()];
+        AttnError::size(all <= MOST, "weights", format_args!("at most {MOST} numbers in all"), all)
     }
 
     /// The place of item `item` and head `head`.
@@ -300,10 +326,10 @@ impl<T: Real> Call<'_, T> {
 
 /// Sums before each entry, and the total.
 fn running(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut total = 0;
+    let mut total = 0usize;
     let mut offsets = vec![0];
     offsets.extend(sizes.map(|n| {
-        total += n;
+        total = usize::saturating_add(total, n);
         total
     }));
     offsets
@@ -319,7 +345,10 @@ fn extent<T: Copy>(
     let needed = if n_rows == 0 {
         0
     } else {
-        (n_rows - 1) * rows.row_stride + (heads - 1) * rows.head_stride + width
+        // What overflows is more than any array has.
+        let of_rows = (n_rows - 1).saturating_mul(rows.row_stride);
+        let of_heads = (heads - 1).saturating_mul(rows.head_stride);
+        of_rows.saturating_add(of_heads).saturating_add(width)
     };
     AttnError::size(
         needed <= rows.data.len(),
@@ -329,8 +358,11 @@ fn extent<T: Copy>(
     )
 }
 
-/// The largest position of a first query: sums of positions cannot overflow, and f64 holds them.
-const MAX_OFFSET: usize = 1 << 40;
+/// The largest position, length or size: sums of them cannot overflow, and f64 holds them.
+const MOST: usize = 1 << 40;
+
+/// The most heads and the widest row.
+const WIDEST: usize = 1 << 20;
 
 /// A range of queries or keys of one item.
 pub type Span = Range<usize>;

@@ -87,13 +87,18 @@ pub fn forward<T: Real>(
     let dims = call.dims;
     let (queries, offsets) = (call.query_offsets(), call.weight_offsets());
     let extent = Extent { items: &rows, heads: dims.n_heads, width: dims.d_v };
+    // Checked before anything is taken from memory: what it holds bounds all that follows.
+    let context = SharedRows::alone("context", context, extent)?;
+    if want_weights {
+        call.check_weights()?;
+    }
     let mut lse = Buffer::stale(dims.n_heads * call.n_queries());
     let mut weights = want_weights.then(|| Buffer::stale(offsets[call.items.len()]));
 
     let inputs = Inputs { call, q, k, v };
     let job = Forward {
         inputs,
-        context: SharedRows::alone("context", context, extent)?,
+        context,
         lse: Shared::new(&mut lse),
         queries,
         weights: weights.as_mut().map(|weights| (Shared::new(weights), offsets)),

@@ -77,13 +77,14 @@ impl Extent<'_> {
 
     /// Elements from the start of row 0, head 0, to the end of the last row of the last head.
     pub(crate) fn span(self, row_stride: usize, head_stride: usize) -> usize {
-        let before = self.rows().saturating_sub(1) * row_stride;
-        if self.rows() == 0 { 0 } else { before + self.columns(head_stride) }
+        // What overflows is more than any array has.
+        let before = self.rows().saturating_sub(1).saturating_mul(row_stride);
+        if self.rows() == 0 { 0 } else { before.saturating_add(self.columns(head_stride)) }
     }
 
     /// Elements from the start of head 0 to the end of the last head of one row.
     fn columns(self, head_stride: usize) -> usize {
-        (self.heads - 1) * head_stride + self.width
+        (self.heads - 1).saturating_mul(head_stride).saturating_add(self.width)
     }
 
     /// Whether no two (row, head) of the items overlap, in one of the layouts `[rows, heads, width]`,
@@ -97,7 +98,8 @@ impl Extent<'_> {
         if (self.rows() > 1 && row_stride < width) || (heads > 1 && head_stride < width) {
             return false;
         }
-        let block = |rows: usize| rows.saturating_sub(1) * row_stride + width;
+        let block =
+            |rows: usize| rows.saturating_sub(1).saturating_mul(row_stride).saturating_add(width);
         let rows_outside = row_stride >= self.columns(head_stride);
         let heads_outside = heads == 1 || head_stride >= block(self.rows());
         let items_outside = heads == 1
@@ -137,7 +139,7 @@ impl<'a, T> SharedRows<'a, T> {
     ) -> Result<Self, AttnError> {
         let Place { offset, row_stride, head_stride } = place;
         let span = extent.span(row_stride, head_stride);
-        let needed = if span == 0 { 0 } else { offset + span };
+        let needed = if span == 0 { 0 } else { offset.saturating_add(span) };
         AttnError::size(
             needed <= array.len,
             argument,

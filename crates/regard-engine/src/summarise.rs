@@ -59,7 +59,8 @@ pub fn summarise<T: Real>(
     call.check_scores(q, k)?;
     wanted.check(call)?;
     let (heads, n_queries, n_keys) = (call.dims.n_heads, call.n_queries(), call.n_keys());
-    check::exactly("lse", lse, heads * n_queries)?;
+    check::query_rows(call)?;
+    check::exactly("lse", lse, heads.saturating_mul(n_queries))?;
     let mut out = Summary::zeros(call, wanted);
     let job = Job { call, q, k, lse, queries: call.query_offsets(), wanted };
     // One task an item and head: its rows come in order, so that sums over queries do.

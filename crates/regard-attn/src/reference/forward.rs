@@ -53,6 +53,7 @@ pub fn forward<T: Real>(
     v: Rows<'_, T>,
 ) -> Result<Reference<T>, AttnError> {
     call.check(q, k, v)?;
+    call.check_weights()?;
     let d = call.dims;
     let n_queries = call.n_queries();
     let (queries, weights) = (call.query_offsets(), call.weight_offsets());

@@ -623,3 +623,28 @@ fn parts_that_do_not_go_together() {
         "attention: position `rotary` cannot be used here: the score is not a product"
     );
 }
+
+/// Sums and products of such sizes once overflowed before anything was checked.
+#[test]
+fn sizes_that_no_array_has_are_refused_by_name() {
+    const HUGE: usize = usize::MAX - 1;
+    let item = Item { q_start: 0, q_len: 2, kv_start: 0, kv_len: 2, q_offset: 0 };
+    let data = [0.5f32; 64];
+    let refused = |item: Item, stride: usize| {
+        let call = Call { items: &[item], ..GOOD };
+        let rows = Rows { data: &data, row_stride: stride, head_stride: stride };
+        reference::forward(&call, rows, rows, rows).unwrap_err().to_string()
+    };
+    for (item, argument) in [
+        (Item { q_start: HUGE, ..item }, "`q_start` must be at most"),
+        (Item { q_len: HUGE, ..item }, "`q_len` must be at most"),
+        (Item { kv_start: HUGE, ..item }, "`kv_start` must be at most"),
+        (Item { kv_len: HUGE, ..item }, "`kv_len` must be at most"),
+        (Item { q_offset: HUGE, ..item }, "`q_offset` must be at most"),
+    ] {
+        let message = refused(item, 4);
+        assert!(message.contains(argument), "{message}");
+    }
+    let message = refused(item, HUGE);
+    assert!(message.contains("`query` must be at least"), "{message}");
+}
