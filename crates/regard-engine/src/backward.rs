@@ -27,9 +27,9 @@ const PARAM_SUMS: usize = 256;
 /// Bounds the elements of such sums.
 const PARAM_ELEMENTS: usize = 1 << 22;
 
-/// A unit is cut into pieces of at least so many queries, each with its own sums of gradients by key,
-/// so that several threads can share a unit; and into so many pieces at most, to bound those sums.
-const PIECE_QUERIES: usize = 512;
+/// A unit is cut into pieces of so many tiles of queries, each with its own sums of gradients by key, so that
+/// several threads can share a unit; so many at a time, to bound those sums.
+const PIECE_TILES: usize = 8;
 const MOST_PIECES: usize = 8;
 
 /// The gradients of [`forward`](crate::forward()), given `d_context = ∂L/∂c` and what else the loss
@@ -111,6 +111,7 @@ pub fn backward<T: Real>(
     Ok(())
 }
 
+#[inline(always)]
 fn add<T: Real>(out: &mut [T], x: &[T]) {
     for (out, x) in out.iter_mut().zip(x) {
         *out += *x;
@@ -169,6 +170,20 @@ impl<T: Real> KeySums<T> {
             sum[..len].fill(T::ZERO);
         }
         self.keys = keys;
+    }
+
+    /// Adds the sums of some of the keys.
+    fn add(&mut self, call: &Call<'_, T>, part: &Self) {
+        let (k_width, v_width) = (padded_width(call.dims.d_k), padded_width(call.dims.d_v));
+        let (dk, dv) = self.from(call, part.keys.start);
+        let len = part.keys.len();
+        for (out, x, width) in [(dk, &part.dk, k_width), (dv, &part.dv, v_width)] {
+            let (out, x) = (&mut out[..len * width], &x[..len * width]);
+            simd::vectorise(
+                #[inline(always)]
+                move || add(out, x),
+            );
+        }
     }
 
     /// The sums from key `first` on, rows of keys and of values.
@@ -245,28 +260,46 @@ impl<T: Real> Backward<'_, T> {
 
         let (keys, values) = (&*keys, &*values);
         let per_head = item.q_len.div_ceil(QUERIES);
-        let tiles = inputs.heads(unit).len() * per_head;
-        let rows = inputs.heads(unit).len() * item.q_len;
-        let pieces = (rows / PIECE_QUERIES).clamp(1, MOST_PIECES);
-        if pieces == 1 {
-            self.piece(unit, 0..tiles, keys, values, piece, dparams);
-            self.finish(unit, &[&piece.sums], dparams);
+        // Pieces are cut at fixed places of each head, so that more rows, padding, change no sum.
+        let heads = inputs.heads(unit).len();
+        let of_head: Vec<Range<usize>> = (0..per_head)
+            .step_by(PIECE_TILES)
+            .map(|first| first..per_head.min(first + PIECE_TILES))
+            .collect();
+        let pieces: Vec<Range<usize>> = (0..heads)
+            .flat_map(|head| of_head.iter().map(move |part| (head, part.clone())))
+            .map(|(head, part)| head * per_head + part.start..head * per_head + part.end)
+            .collect();
+        if of_head.len() <= 1 {
+            // Heads of one piece each, one after the other on this thread.
+            let mut sums = Vec::with_capacity(heads);
+            for part in pieces {
+                self.piece(unit, part, keys, values, piece, dparams);
+                sums.push(std::mem::replace(&mut piece.sums, KeySums::new()));
+            }
+            self.finish(unit, &sums.iter().collect::<Vec<_>>(), dparams);
             return;
         }
-        let new = || Piece::new(call);
-        let done = plan::run(piece, pieces, inputs.work(unit) * 5 / 2, new, |piece, n| {
-            let mut dparams = ParamGradients::zeros(call);
-            let part = n * tiles / pieces..(n + 1) * tiles / pieces;
-            self.piece(unit, part, keys, values, piece, &mut dparams);
-            (std::mem::replace(&mut piece.sums, KeySums::new()), dparams)
-        });
-        for (_, sum) in &done {
-            add(&mut dparams.score, &sum.score);
-            add(&mut dparams.position, &sum.position);
+        let mut all = KeySums::new();
+        all.start(call, 0..item.kv_len);
+        for wave in pieces.chunks(MOST_PIECES) {
+            let work = inputs.work(unit) * 5 / 2 * wave.len() / pieces.len();
+            let new = || Piece::new(call);
+            let done = plan::run(&mut *piece, wave.len(), work, new, |piece, n| {
+                let mut dparams = ParamGradients::zeros(call);
+                self.piece(unit, wave[n].clone(), keys, values, piece, &mut dparams);
+                (std::mem::replace(&mut piece.sums, KeySums::new()), dparams)
+            });
+            let kept = done.len() - usize::from(fault::is(Fault::LostPiece));
+            for (sums, _) in &done[..kept] {
+                all.add(call, sums);
+            }
+            for (_, sum) in &done {
+                add(&mut dparams.score, &sum.score);
+                add(&mut dparams.position, &sum.position);
+            }
         }
-        let kept = done.len() - usize::from(fault::is(Fault::LostPiece));
-        let sums: Vec<&KeySums<T>> = done[..kept].iter().map(|(sums, _)| sums).collect();
-        self.finish(unit, &sums, dparams);
+        self.finish(unit, &[&all], dparams);
     }
 
     /// All queries of a unit, one by one.

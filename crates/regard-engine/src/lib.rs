@@ -14,8 +14,7 @@
 //!             score → scope → normaliser → dropout → add to the context
 //! ```
 //!
-//! Scattered keys (a sparse graph) and a single query against a cache are taken row by row instead, from where
-//! they lie. A normaliser that cannot take a row piece by piece gets whole rows, tile of queries by tile of queries.
+//! Scattered keys (a sparse graph) are taken row by row instead, from where they lie. A normaliser that cannot take a row piece by piece gets whole rows, tile of queries by tile of queries.
 //! [`summarise()`] says what is wanted of the weights (sums by key, the largest, entropies, choices, distances)
 //! without the whole of them.
 //! The order of every sum is fixed by the item alone, so the result has the same bits for any number of

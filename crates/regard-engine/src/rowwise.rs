@@ -1,5 +1,4 @@
-//! Query by query, with whole rows: where keys are few and scattered (a sparse graph), and for a single query
-//! against a cache, where packing the keys would cost more than reading them.
+//! Query by query, with whole rows: where keys are few and scattered (a sparse graph).
 //!
 //! Nothing is packed: keys and values are read where they lie. The order of sums is that of the keys.
 
@@ -18,13 +17,12 @@ use crate::pack::{self, Source, padded_width};
 use crate::plan::{Inputs, Unit};
 use crate::score::{FinitePart, ParamGradients, fill_forbidden, scale_tile};
 
-/// Whether a unit's queries are taken one by one: where the scope lists keys, and for a single query
-/// behind a cache. (A single query without a cache may stand in a padded batch with longer items, where
-/// it would be taken in tiles: its bits must not depend on that.)
+/// Whether a unit's queries are taken one by one: where the scope lists keys. (Not where queries are few:
+/// in a padded batch they would be more, and the bits must not depend on that.)
 pub(crate) fn suits<T: Real>(inputs: &Inputs<'_, T>, unit: Unit) -> bool {
     let heads = inputs.heads(unit);
     let at = inputs.call.at(unit.item, heads.start);
-    (at.q_len == 1 && at.q_offset > 0) || inputs.call.scope.lists(at)
+    inputs.call.scope.lists(at)
 }
 
 /// The keys and values of a unit, where they lie.

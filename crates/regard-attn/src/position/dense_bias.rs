@@ -30,7 +30,8 @@ pub(crate) const ENTRY: Entry = Entry {
 /// The axes of queries and of keys are as long as the longest item, or longer; shorter items use
 /// the beginning. i counts from the item's first query, whatever its position. The numbers are the
 /// parameters: the gradient comes out in the sizes of b, summed over what was repeated. −∞ forbids
-/// a key as a scope does, but its work is done all the same.
+/// a key as a scope does, but its work is done all the same; not under
+/// [`Identity`](crate::normaliser::Identity), which passes gradients on whatever the weight is.
 ///
 /// ```
 /// use regard_attn::position::{DenseBias, Position};
