@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use regard_attn::score::Block;
 use regard_attn::{AttnError, Call, Rows, Streaming, TileAt, Upstream};
 use regard_tensor::kernels::reduce;
 use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
 use crate::fault::{self, Fault};
-use crate::forward::{Chosen, row_at, visible};
+use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::gradients::{Gradients, Targets};
 use crate::kernel::product::{Left, Product};
 use crate::kernel::{dropout, padded, softmax};
@@ -145,7 +144,8 @@ struct Scratch<T: Real> {
 /// What a thread needs while it works on a piece of a unit.
 struct Piece<T: Real> {
     sums: KeySums<T>,
-    tile: TileScratch<T>,
+    pairs: Pairs<T>,
+    tiles: Vec<OfQueries<T>>,
 }
 
 /// The gradients that the queries of a piece give to keys and values, after the turn by position.
@@ -194,13 +194,19 @@ impl<T: Real> KeySums<T> {
     }
 }
 
-/// What a thread needs while it works on a tile of queries.
-struct TileScratch<T: Real> {
+/// What is kept of a tile of queries while keys come along.
+struct OfQueries<T: Real> {
     queries: Queries<T>,
+    /// ∂L/∂q after the turn by position, rows padded_width(d_k) apart.
     dq: Buffer<T>,
-    /// ∂L/∂c of a tile of queries, twice.
-    dc_rows: Buffer<T>,
+    /// ∂L/∂c.
     dc: Along<T>,
+    /// Σ_l p_il ∂L/∂p_il
+    mean: [T; QUERIES],
+}
+
+/// What is computed of a tile of pairs.
+struct Pairs<T: Real> {
     /// The normaliser's shares, a tile or whole rows; in the end the weights after dropout.
     weights: Buffer<T>,
     /// ∂L/∂a, then ∂L/∂p, then ∂L/∂s, laid out as the weights.
@@ -223,25 +229,23 @@ impl<T: Real> Scratch<T> {
 
 impl<T: Real> Piece<T> {
     fn new(call: &Call<'_, T>) -> Self {
-        let dims = call.dims;
-        let tile = TileScratch {
-            queries: Queries::new(dims.d_k),
-            dq: Buffer::stale(QUERIES * padded_width(dims.d_k)),
-            dc_rows: Buffer::stale(QUERIES * dims.d_v),
-            dc: Along::new(QUERIES),
+        let pairs = Pairs {
             weights: Buffer::stale(QUERIES * KEYS),
             dscores: Buffer::stale(QUERIES * KEYS),
             dfactors: Buffer::stale(if call.position.weighs() { QUERIES * KEYS } else { 0 }),
         };
-        Self { sums: KeySums::new(), tile }
+        Self { sums: KeySums::new(), pairs, tiles: Vec::new() }
     }
 }
 
-impl<T: Real> TileScratch<T> {
-    /// ∂L/∂c of the tile's queries.
-    fn dc<'s>(&'s self, tile: &TileAt, d_v: usize) -> Block<'s, T> {
-        let rows = tile.queries.len();
-        Block { data: &self.dc_rows[..rows * d_v], rows, width: d_v, stride: d_v }
+impl<T: Real> OfQueries<T> {
+    fn new(call: &Call<'_, T>) -> Self {
+        Self {
+            queries: Queries::new(),
+            dq: Buffer::stale(QUERIES * padded_width(call.dims.d_k)),
+            dc: Along::new(),
+            mean: [T::ZERO; QUERIES],
+        }
     }
 }
 
@@ -270,6 +274,11 @@ impl<T: Real> Backward<'_, T> {
             .flat_map(|head| of_head.iter().map(move |part| (head, part.clone())))
             .map(|(head, part)| head * per_head + part.start..head * per_head + part.end)
             .collect();
+        if let [part] = &pieces[..] {
+            self.piece(unit, part.clone(), keys, values, piece, dparams);
+            self.finish(unit, &[&piece.sums], dparams);
+            return;
+        }
         if of_head.len() <= 1 {
             // Heads of one piece each, one after the other on this thread.
             let mut sums = Vec::with_capacity(heads);
@@ -365,10 +374,32 @@ impl<T: Real> Backward<'_, T> {
         // Tiles of keys begin at a whole number of lanes.
         let start = start.min(end) / crate::kernel::LANES * crate::kernel::LANES;
         piece.sums.start(call, start..end);
-        for n in part {
-            let Piece { sums, tile: scratch } = &mut *piece;
-            let of_keys = OfKeys { keys, values, source: self.inputs.values(unit), sums };
-            self.queries(unit, tile(n), of_keys, scratch, dparams);
+        let Piece { sums, pairs, tiles: of_tiles } = &mut *piece;
+        while of_tiles.len() < part.len() {
+            of_tiles.push(OfQueries::new(call));
+        }
+        let mut of_keys = OfKeys { keys, values, source: self.inputs.values(unit), sums };
+        let jobs = part.zip(of_tiles).map(|(n, of)| {
+            let tile = tile(n);
+            self.take_queries(unit, &tile, of);
+            (tile, of)
+        });
+        let mut jobs: Vec<_> = jobs.collect();
+        if let Streaming::Softmax { scale } = call.normaliser.streaming() {
+            self.softmax(&mut jobs, &mut of_keys, pairs, scale, dparams);
+        } else {
+            for (tile, of) in &mut jobs {
+                match call.normaliser.streaming() {
+                    Streaming::Pick { noise } => {
+                        self.pick(tile, of, &mut of_keys, pairs, noise, dparams);
+                    }
+                    Streaming::Each => self.each(tile, of, &mut of_keys, pairs, dparams),
+                    _ => self.whole_rows(tile, of, &mut of_keys, pairs, dparams),
+                }
+            }
+        }
+        for (tile, of) in jobs {
+            self.hand_over(unit, &tile, of);
         }
     }
 
@@ -419,44 +450,27 @@ impl<T: Real> Backward<'_, T> {
         }
     }
 
-    /// One tile of queries of one head, against all keys.
-    fn queries(
-        &self,
-        unit: Unit,
-        mut tile: TileAt,
-        mut of_keys: OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
-        dparams: &mut ParamGradients<T>,
-    ) {
+    /// Takes the queries of a tile and their upstream gradients.
+    fn take_queries(&self, unit: Unit, tile: &TileAt, of: &mut OfQueries<T>) {
         let (inputs, call, item) = (&self.inputs, self.inputs.call, self.inputs.item(unit));
-        let (d_k, d_v, rows) = (call.dims.d_k, call.dims.d_v, tile.queries.len());
         let (head, queries) = (tile.at.head, tile.queries.clone());
-        let source = inputs.queries(unit, head);
-        scratch.queries.pack(call, source, item.q_offset, queries.clone(), true);
-        let dc = Source::new(self.d_context, item.q_start, head, d_v);
-        pack::copy(dc, queries, &mut scratch.dc_rows);
-        scratch.dc.pack(Source::dense(&scratch.dc_rows, d_v), rows);
-        let width = padded_width(d_k);
-        scratch.dq[..rows * width].fill(T::ZERO);
+        of.queries.pack(call, inputs.queries(unit, head), item.q_offset, queries.clone());
+        let dc = Source::new(self.d_context, item.q_start, head, call.dims.d_v);
+        of.dc.pack(dc, queries);
+        of.dq[..tile.queries.len() * padded_width(call.dims.d_k)].fill(T::ZERO);
+    }
 
-        match call.normaliser.streaming() {
-            Streaming::Softmax { scale } => {
-                self.softmax(&mut tile, &mut of_keys, scratch, scale, dparams);
-            }
-            Streaming::Each => self.each(&mut tile, &mut of_keys, scratch, dparams),
-            Streaming::Pick { noise } => {
-                self.pick(&mut tile, &mut of_keys, scratch, noise, dparams);
-            }
-            Streaming::Rows => self.whole_rows(&mut tile, &mut of_keys, scratch, dparams),
-        }
-
-        let first = tile.queries.start;
+    /// Hands over the gradients of the queries of a tile.
+    fn hand_over(&self, unit: Unit, tile: &TileAt, of: &mut OfQueries<T>) {
+        let (call, item) = (self.inputs.call, self.inputs.item(unit));
+        let (d_k, rows, first) = (call.dims.d_k, tile.queries.len(), tile.queries.start);
+        let (head, width) = (tile.at.head, padded_width(call.dims.d_k));
         if call.position.turns() {
-            for (i, dq) in scratch.dq.chunks_exact_mut(width).take(rows).enumerate() {
+            for (i, dq) in of.dq.chunks_exact_mut(width).take(rows).enumerate() {
                 call.position.turn_backward(item.q_offset + first + i, &mut dq[..d_k]);
             }
         }
-        let (targets, dq) = (&self.targets, &scratch.dq[..rows * width]);
+        let (targets, dq) = (&self.targets, &of.dq[..rows * width]);
         simd::vectorise(
             #[inline(always)]
             move || {
@@ -469,72 +483,102 @@ impl<T: Real> Backward<'_, T> {
         );
     }
 
-    /// The softmax: shares of a tile come from its scores and the log-sum-exps.
+    /// The softmax: shares of a tile come from its scores and the log-sum-exps. Tiles of queries take
+    /// a tile of keys one after the other, while it lies in the cache.
     fn softmax(
         &self,
-        tile: &mut TileAt,
+        jobs: &mut [(TileAt, &mut OfQueries<T>)],
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         scale: T,
         dparams: &mut ParamGradients<T>,
     ) {
-        let (call, rows) = (self.inputs.call, tile.queries.len());
-        let range = visible(call, tile);
-
-        // Σ_l p_il ∂L/∂p_il, where Σ_l p_il w_il f_il (v_l + r_il)·∂L/∂c_i = c_i·∂L/∂c_i.
-        let mut mean = [T::ZERO; QUERIES];
-        let mean = &mut mean[..rows];
-        self.context_means(tile, scratch, mean);
-        if !self.upstream.is_none() {
-            for span in tiles(range.clone(), KEYS) {
-                tile.keys = span;
-                if self.shares_from_lse(tile, of_keys.keys, scratch, scale) {
-                    let columns = padded(tile.keys.len());
-                    let TileScratch { weights, dscores, .. } = scratch;
-                    for i in 0..rows {
-                        dscores[i * KEYS..i * KEYS + columns].fill(T::ZERO);
-                    }
-                    self.add_looks(tile, dscores, KEYS);
-                    if call.position.weighs() {
-                        call.position.weight_tile(tile, dscores, KEYS);
-                    }
-                    self.add_entropy(tile, weights, dscores, KEYS);
-                    softmax::add_mean(weights, dscores, KEYS, columns, mean);
+        let call = self.inputs.call;
+        let ranges: Vec<_> = jobs.iter().map(|(tile, _)| visible(call, tile)).collect();
+        for ((tile, of), range) in jobs.iter_mut().zip(&ranges) {
+            self.means(tile, of, of_keys, pairs, range.clone(), scale);
+        }
+        for span in spans(&ranges) {
+            for ((tile, of), range) in jobs.iter_mut().zip(&ranges) {
+                if let Some(keys) = part_of(&span, range) {
+                    tile.keys = keys;
+                    self.softmax_tile(tile, of, of_keys, pairs, scale, dparams);
                 }
             }
         }
+    }
 
+    /// Σ_l p_il ∂L/∂p_il, where Σ_l p_il w_il f_il (v_l + r_il)·∂L/∂c_i = c_i·∂L/∂c_i.
+    fn means(
+        &self,
+        tile: &mut TileAt,
+        of: &mut OfQueries<T>,
+        of_keys: &OfKeys<'_, T>,
+        pairs: &mut Pairs<T>,
+        range: Range<usize>,
+        scale: T,
+    ) {
+        let (call, rows) = (self.inputs.call, tile.queries.len());
+        self.context_means(tile, of);
+        if self.upstream.is_none() {
+            return;
+        }
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if !self.shares_from_lse(tile, of_keys.keys, scratch, scale) {
-                continue;
+            if self.shares_from_lse(tile, of, of_keys.keys, pairs, scale) {
+                let columns = padded(tile.keys.len());
+                let Pairs { weights, dscores, .. } = pairs;
+                for i in 0..rows {
+                    dscores[i * KEYS..i * KEYS + columns].fill(T::ZERO);
+                }
+                self.add_looks(tile, dscores, KEYS);
+                if call.position.weighs() {
+                    call.position.weight_tile(tile, dscores, KEYS);
+                }
+                self.add_entropy(tile, weights, dscores, KEYS);
+                softmax::add_mean(weights, dscores, KEYS, columns, &mut of.mean[..rows]);
             }
-            self.share_gradients(tile, of_keys.values, scratch, 0, KEYS, dparams);
-            let TileScratch { weights, dscores, .. } = scratch;
-            let columns = padded(tile.keys.len());
-            softmax::backward(weights, dscores, KEYS, columns, mean);
-            let scale = if fault::is(Fault::LostTemperature) { T::ONE } else { scale };
-            let scale = if fault::is(Fault::Sign) { -scale } else { scale };
-            if scale != T::ONE {
-                scale_tile(scale, dscores, KEYS, rows, columns);
-            }
-            self.add_gradients(tile, of_keys, scratch, 0, KEYS, dparams);
         }
+    }
+
+    /// The softmax's gradients in one tile of pairs.
+    fn softmax_tile(
+        &self,
+        tile: &TileAt,
+        of: &mut OfQueries<T>,
+        of_keys: &mut OfKeys<'_, T>,
+        pairs: &mut Pairs<T>,
+        scale: T,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        if !self.shares_from_lse(tile, of, of_keys.keys, pairs, scale) {
+            return;
+        }
+        self.share_gradients(tile, of, of_keys.values, pairs, 0, KEYS, dparams);
+        let Pairs { weights, dscores, .. } = &mut *pairs;
+        let (rows, columns) = (tile.queries.len(), padded(tile.keys.len()));
+        softmax::backward(weights, dscores, KEYS, columns, &of.mean[..rows]);
+        let scale = if fault::is(Fault::LostTemperature) { T::ONE } else { scale };
+        let scale = if fault::is(Fault::Sign) { -scale } else { scale };
+        if scale != T::ONE {
+            scale_tile(scale, dscores, KEYS, rows, columns);
+        }
+        self.add_gradients(tile, of, of_keys, pairs, 0, KEYS, dparams);
     }
 
     /// A normaliser that looks at each score alone takes any piece of a row.
     fn each(
         &self,
         tile: &mut TileAt,
+        of: &mut OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
         for span in tiles(visible(call, tile), KEYS) {
             tile.keys = span;
-            let TileScratch { queries, weights, .. } = scratch;
-            let q = queries.rows(rows, call.dims.d_k);
+            let (q, weights) = (of.queries.rows(), &mut pairs.weights);
             if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
                 continue;
             }
@@ -542,14 +586,14 @@ impl<T: Real> Backward<'_, T> {
             for i in 0..rows {
                 call.normaliser.row(&mut weights[row(i)]);
             }
-            self.share_gradients(tile, of_keys.values, scratch, 0, KEYS, dparams);
-            let TileScratch { weights, dscores, .. } = scratch;
+            self.share_gradients(tile, of, of_keys.values, pairs, 0, KEYS, dparams);
+            let Pairs { weights, dscores, .. } = &mut *pairs;
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
             for i in 0..rows {
                 call.normaliser.row_backward(&weights[row(i)], &mut dscores[row(i)]);
             }
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
-            self.add_gradients(tile, of_keys, scratch, 0, KEYS, dparams);
+            self.add_gradients(tile, of, of_keys, pairs, 0, KEYS, dparams);
         }
     }
 
@@ -558,8 +602,9 @@ impl<T: Real> Backward<'_, T> {
     fn pick(
         &self,
         tile: &mut TileAt,
+        of: &mut OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         noise: Option<Key>,
         dparams: &mut ParamGradients<T>,
     ) {
@@ -569,8 +614,7 @@ impl<T: Real> Backward<'_, T> {
         let (mut top, mut entropy) = ([T::NEG_INFINITY; QUERIES], [T::ZERO; QUERIES]);
         for span in tiles(range.clone(), KEYS) {
             tile.keys = span;
-            let TileScratch { queries, weights, .. } = scratch;
-            let q = queries.rows(rows, call.dims.d_k);
+            let (q, weights) = (of.queries.rows(), &mut pairs.weights);
             if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
                 continue;
             }
@@ -590,7 +634,7 @@ impl<T: Real> Backward<'_, T> {
         }
         for i in 0..rows {
             if let Some(key) = chosen.keys[i] {
-                self.chosen_key(tile, i, key, of_keys, scratch, dparams);
+                self.chosen_key(tile, i, key, of, of_keys, dparams);
             }
         }
         let (d_entropy, d_log_prob) = (self.upstream.entropy, self.upstream.log_prob);
@@ -599,7 +643,7 @@ impl<T: Real> Backward<'_, T> {
         }
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if !self.shares_from_lse(tile, of_keys.keys, scratch, T::ONE) {
+            if !self.shares_from_lse(tile, of, of_keys.keys, pairs, T::ONE) {
                 continue;
             }
             let first = self.first_row(tile);
@@ -610,7 +654,7 @@ impl<T: Real> Backward<'_, T> {
                     d_log_prob.map_or(T::ZERO, |d| d[first + i]),
                 );
                 let row = i * KEYS..i * KEYS + columns;
-                let (p, ds) = (&scratch.weights[row.clone()], &mut scratch.dscores[row]);
+                let (p, ds) = (&pairs.weights[row.clone()], &mut pairs.dscores[row]);
                 for (p, ds) in p.iter().zip(ds.iter_mut()) {
                     let slope = -d_log_prob * *p;
                     *ds = if *p == T::ZERO {
@@ -623,9 +667,9 @@ impl<T: Real> Backward<'_, T> {
                     ds[key - tile.keys.start] += d_log_prob;
                 }
             }
-            let TileScratch { queries, dscores, dq, .. } = scratch;
+            let OfQueries { queries, dq, .. } = &mut *of;
             let (dk, _) = of_keys.sums.from(call, tile.keys.start);
-            of_keys.keys.backward(call, tile, queries, dscores, KEYS, dq, dk, dparams);
+            of_keys.keys.backward(call, tile, queries, &pairs.dscores, KEYS, dq, dk, dparams);
         }
     }
 
@@ -635,13 +679,13 @@ impl<T: Real> Backward<'_, T> {
         tile: &TileAt,
         i: usize,
         key: usize,
+        of: &OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &TileScratch<T>,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, at, query) = (self.inputs.call, tile.at, tile.queries.start + i);
-        let (position, d_v) = (call.position, call.dims.d_v);
-        let dc = scratch.dc(tile, d_v).row(i);
+        let position = call.position;
+        let dc = of.dc.all().row(i);
         let weight = if position.weighs() { position.weight(at, query, key) } else { T::ONE };
         let factor =
             call.dropout.map_or(T::ONE, |drop| drop.factor(drop.row(at.item, at.head, query), key));
@@ -675,40 +719,41 @@ impl<T: Real> Backward<'_, T> {
     fn whole_rows(
         &self,
         tile: &mut TileAt,
+        of: &mut OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, rows) = (self.inputs.call, tile.queries.len());
         let range = visible(call, tile);
-        let panel = Panel::new(range.clone(), &mut scratch.weights, rows);
-        Panel::new(range.clone(), &mut scratch.dscores, rows);
+        let panel = Panel::new(range.clone(), &mut pairs.weights, rows);
+        Panel::new(range.clone(), &mut pairs.dscores, rows);
         if call.position.weighs() {
-            Panel::new(range, &mut scratch.dfactors, rows);
+            Panel::new(range, &mut pairs.dfactors, rows);
         }
-        let q = scratch.queries.rows(rows, call.dims.d_k);
-        panel.scores(call, tile, of_keys.keys, q, &mut scratch.weights);
+        let q = of.queries.rows();
+        panel.scores(call, tile, of_keys.keys, q, &mut pairs.weights);
         for i in 0..rows {
-            let row = &mut scratch.weights[panel.row(i)];
+            let row = &mut pairs.weights[panel.row(i)];
             call.normaliser.row_at(row_at(tile, i), row);
         }
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            self.share_gradients(tile, of_keys.values, scratch, from, panel.stride, dparams);
-            let dscores = &mut scratch.dscores[from..];
+            self.share_gradients(tile, of, of_keys.values, pairs, from, panel.stride, dparams);
+            let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
         }
         for i in 0..rows {
             let row = panel.row(i);
-            call.normaliser.row_backward(&scratch.weights[row.clone()], &mut scratch.dscores[row]);
+            call.normaliser.row_backward(&pairs.weights[row.clone()], &mut pairs.dscores[row]);
         }
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            let dscores = &mut scratch.dscores[from..];
+            let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
-            self.add_gradients(tile, of_keys, scratch, from, panel.stride, dparams);
+            self.add_gradients(tile, of, of_keys, pairs, from, panel.stride, dparams);
         }
     }
 
@@ -716,12 +761,12 @@ impl<T: Real> Backward<'_, T> {
     fn shares_from_lse(
         &self,
         tile: &TileAt,
+        of: &OfQueries<T>,
         keys: &Keys<T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         scale: T,
     ) -> bool {
-        let TileScratch { queries, weights, .. } = scratch;
-        let q = queries.rows(tile.queries.len(), self.inputs.call.dims.d_k);
+        let (q, weights) = (of.queries.rows(), &mut pairs.weights);
         let any = keys.scores(self.inputs.call, tile, q, scale, weights, KEYS);
         if any {
             softmax::from_lse(weights, KEYS, padded(tile.keys.len()), self.lse(tile));
@@ -734,24 +779,24 @@ impl<T: Real> Backward<'_, T> {
     fn share_gradients(
         &self,
         tile: &TileAt,
+        of: &OfQueries<T>,
         values: &Across<T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         from: usize,
         stride: usize,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, rows, n) = (self.inputs.call, tile.queries.len(), tile.keys.len());
-        let TileScratch { dc_rows, weights, dscores, dfactors, .. } = scratch;
-        let d_v = call.dims.d_v;
+        let Pairs { weights, dscores, dfactors } = pairs;
+        let dc = of.dc.all();
         let (out, shares) = (&mut dscores[from..], &weights[from..]);
-        let left = Left::Rows { data: dc_rows, stride: d_v };
+        let left = Left::Rows { data: dc.data, stride: dc.stride };
         let right = values.panels(&tile.keys);
         Product { c: &mut *out, stride, rows, left, right, alpha: T::ONE }.set();
         for i in 0..rows {
             out[i * stride + n..i * stride + padded(n)].fill(T::ZERO);
         }
         if call.position.has_values() {
-            let dc = Block { data: &dc_rows[..rows * d_v], rows, width: d_v, stride: d_v };
             call.position.value_dot_tile(tile, dc, out, stride);
         }
         if let Some(drop) = call.dropout {
@@ -781,14 +826,16 @@ impl<T: Real> Backward<'_, T> {
     fn add_gradients(
         &self,
         tile: &TileAt,
+        of: &mut OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
-        scratch: &mut TileScratch<T>,
+        pairs: &mut Pairs<T>,
         from: usize,
         stride: usize,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, rows, d_v) = (self.inputs.call, tile.queries.len(), self.inputs.call.dims.d_v);
-        let TileScratch { queries, dq, dc_rows, dc, weights, dscores, .. } = scratch;
+        let OfQueries { queries, dq, dc, .. } = of;
+        let Pairs { weights, dscores, .. } = pairs;
         let (dk, dv) = of_keys.sums.from(call, tile.keys.start);
         of_keys.keys.backward(call, tile, queries, &dscores[from..], stride, dq, dk, dparams);
 
@@ -805,8 +852,7 @@ impl<T: Real> Backward<'_, T> {
         let width = padded_width(d_v);
         dc.add_weighted(dv, width, tile.keys.len(), left, T::ONE, &(0..rows));
         if call.position.has_values() {
-            let dc = Block { data: &dc_rows[..rows * d_v], rows, width: d_v, stride: d_v };
-            call.position.value_tile_backward(tile, weights, stride, dc, &mut dparams.position);
+            call.position.value_tile_backward(tile, weights, stride, dc.all(), &mut dparams.position);
         }
     }
 
@@ -844,14 +890,16 @@ impl<T: Real> Backward<'_, T> {
     }
 
     /// `mean_i = c_i·∂L/∂c_i`
-    fn context_means(&self, tile: &TileAt, scratch: &TileScratch<T>, mean: &mut [T]) {
+    fn context_means(&self, tile: &TileAt, of: &mut OfQueries<T>) {
         let d_v = self.inputs.call.dims.d_v;
         let first = self.inputs.call.items[tile.at.item].q_start + tile.queries.start;
-        let (contexts, dc, head) = (self.context, scratch.dc(tile, d_v), tile.at.head);
+        let (contexts, head, rows) = (self.context, tile.at.head, tile.queries.len());
+        let OfQueries { dc, mean, .. } = of;
+        let dc = dc.all();
         simd::vectorise(
             #[inline(always)]
             move || {
-                for (i, mean) in mean.iter_mut().enumerate() {
+                for (i, mean) in mean[..rows].iter_mut().enumerate() {
                     *mean = reduce::dot(contexts.row(first + i, head, d_v), dc.row(i));
                 }
             },

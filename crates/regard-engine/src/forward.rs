@@ -3,21 +3,24 @@
 use std::ops::Range;
 
 use regard_attn::normaliser::gumbel;
-use regard_attn::score::BlockMut;
+use regard_attn::score::{Block, BlockMut};
 use regard_attn::{AttnError, Call, RowAt, Rows, RowsMut, Streaming, TileAt, call::row_stream};
-use regard_tensor::{Buffer, Key, Real};
+use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
 use crate::fault::{self, Fault};
 use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
-use crate::kernel::{dropout, padded};
+use crate::kernel::{LANES, dropout, padded};
 use crate::pack::{Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
 use crate::rowwise::{self, Places, RowOf, RowScratch};
 use crate::score::{Keys, Queries};
+
+/// Tiles of queries that share a tile of keys while it lies in the cache.
+const GROUP: usize = 4;
 
 /// What [`forward`] gives beside the contexts.
 #[derive(Debug)]
@@ -125,37 +128,53 @@ struct Forward<'a, T: Real> {
 struct Scratch<T: Real> {
     keys: Keys<T>,
     values: Along<T>,
-    tile: TileScratch<T>,
+    group: GroupScratch<T>,
     row: RowScratch<T>,
     other_keys: Buffer<T>,
 }
 
-/// What a thread needs while it works on a tile of queries.
+/// What a thread needs while it works on a group of tiles of queries.
+struct GroupScratch<T: Real> {
+    /// A tile of scores, or whole rows.
+    scores: Buffer<T>,
+    tiles: Vec<TileScratch<T>>,
+}
+
+/// What is kept of a tile of queries while keys come along.
 struct TileScratch<T: Real> {
     queries: Queries<T>,
-    scores: Buffer<T>,
+    /// Rows padded_width(d_v) apart, relative to `running`.
     context: Buffer<T>,
+    running: [Running<T>; QUERIES],
 }
 
 impl<T: Real> Scratch<T> {
     fn new(call: &Call<'_, T>) -> Self {
         Self {
             keys: Keys::new(),
-            values: Along::new(KEYS),
-            tile: TileScratch::new(call),
+            values: Along::new(),
+            group: GroupScratch::new(call, 0),
             row: RowScratch::new(),
             other_keys: Buffer::stale(0),
         }
     }
 }
 
-impl<T: Real> TileScratch<T> {
-    fn new(call: &Call<'_, T>) -> Self {
-        let dims = call.dims;
-        Self {
-            queries: Queries::new(dims.d_k),
-            scores: Buffer::stale(QUERIES * KEYS),
-            context: Buffer::stale(QUERIES * padded_width(dims.d_v)),
+impl<T: Real> GroupScratch<T> {
+    /// For groups of `tiles` tiles.
+    fn new(call: &Call<'_, T>, tiles: usize) -> Self {
+        let mut new = Self { scores: Buffer::stale(QUERIES * KEYS), tiles: Vec::new() };
+        new.grow(call, tiles);
+        new
+    }
+
+    fn grow(&mut self, call: &Call<'_, T>, tiles: usize) {
+        while self.tiles.len() < tiles {
+            self.tiles.push(TileScratch {
+                queries: Queries::new(),
+                context: Buffer::stale(QUERIES * padded_width(call.dims.d_v)),
+                running: [Running::START; QUERIES],
+            });
         }
     }
 }
@@ -167,17 +186,22 @@ impl<T: Real> Forward<'_, T> {
         if rowwise::suits(inputs, unit) {
             return self.row_by_row(unit, scratch);
         }
-        let Scratch { keys, values, tile, .. } = scratch;
+        let Scratch { keys, values, group, .. } = scratch;
         keys.pack(inputs.call, inputs.keys(unit), unit.kv_head, item.kv_len, false);
-        values.pack(inputs.values(unit), item.kv_len);
+        values.pack(inputs.values(unit), 0..item.kv_len);
 
         let (keys, values, heads) = (&*keys, &*values, inputs.heads(unit));
         let per_head = item.q_len.div_ceil(QUERIES);
-        let new = || TileScratch::new(inputs.call);
-        plan::run(tile, heads.len() * per_head, inputs.work(unit), new, |scratch, n| {
-            let (head, start) = (heads.start + n / per_head, n % per_head * QUERIES);
-            let queries = start..item.q_len.min(start + QUERIES);
-            self.queries(unit, head, queries, keys, values, scratch);
+        // Groups as large as every thread still gets several.
+        let shares = 4 * rayon::current_num_threads();
+        let size = (per_head * heads.len() * inputs.units() / shares).clamp(1, GROUP);
+        let groups = per_head.div_ceil(size);
+        group.grow(inputs.call, size);
+        let new = || GroupScratch::new(inputs.call, size);
+        plan::run(group, heads.len() * groups, inputs.work(unit), new, |scratch, n| {
+            let (head, first) = (heads.start + n / groups, n % groups * size);
+            let tiles = first..per_head.min(first + size);
+            self.group(unit, head, tiles, keys, values, scratch);
         });
     }
 
@@ -222,55 +246,110 @@ impl<T: Real> Forward<'_, T> {
         });
     }
 
-    /// One tile of queries of one head, against all keys.
-    fn queries(
+    /// Tiles of queries of one head, against all keys.
+    fn group(
         &self,
         unit: Unit,
         head: usize,
-        queries: Range<usize>,
+        tiles: Range<usize>,
         keys: &Keys<T>,
         values: &Along<T>,
-        scratch: &mut TileScratch<T>,
+        scratch: &mut GroupScratch<T>,
     ) {
-        let call = self.inputs.call;
-        let (source, first) = (self.inputs.queries(unit, head), self.inputs.item(unit).q_offset);
-        scratch.queries.pack(call, source, first, queries.clone(), false);
-        let width = padded_width(call.dims.d_v);
-        scratch.context[..queries.len() * width].fill(T::ZERO);
-
-        let (at, start, rows) = (call.at(unit.item, head), queries.start, queries.len());
+        let (call, item) = (self.inputs.call, self.inputs.item(unit));
+        let at = call.at(unit.item, head);
         let n_queries = self.queries[call.items.len()];
-        let first = head * n_queries + self.queries[unit.item] + start;
-        // SAFETY: tasks have different (item, head, queries), and each has its own log-sum-exps.
-        let lse = unsafe { self.lse.part(first, rows) };
-        let weights = self.weights.as_ref().map(|(weights, offsets)| {
-            let first = offsets[unit.item] + (head * at.q_len + start) * at.kv_len;
-            // SAFETY: tasks have different (item, head, queries), and each has its own rows of weights.
-            unsafe { weights.part(first, rows * at.kv_len) }
+        let GroupScratch { scores, tiles: of_tiles } = scratch;
+        let jobs = tiles.zip(of_tiles).map(|(n, of)| {
+            let queries = n * QUERIES..item.q_len.min((n + 1) * QUERIES);
+            let (start, rows) = (queries.start, queries.len());
+            of.queries.pack(call, self.inputs.queries(unit, head), item.q_offset, queries.clone());
+            of.context[..rows * padded_width(call.dims.d_v)].fill(T::ZERO);
+            of.running = [Running::START; QUERIES];
+            let first = head * n_queries + self.queries[unit.item] + start;
+            // SAFETY: tasks have different (item, head, queries), and each has its own log-sum-exps.
+            let lse = unsafe { self.lse.part(first, rows) };
+            let weights = self.weights.as_ref().map(|(weights, offsets)| {
+                let first = offsets[unit.item] + (head * at.q_len + start) * at.kv_len;
+                // SAFETY: tasks have different (item, head, queries), and each has its own rows of weights.
+                unsafe { weights.part(first, rows * at.kv_len) }
+            });
+            let source = self.inputs.values(unit);
+            let tile = TileAt { at, queries, keys: 0..0 };
+            Rowwise { call, keys, values, source, tile, of, lse, weights }
         });
-        let mut job = Rowwise {
-            call,
-            keys,
-            values,
-            source: self.inputs.values(unit),
-            tile: TileAt { at, queries, keys: 0..0 },
-            lse,
-            weights,
-        };
+        let mut jobs: Vec<Rowwise<'_, T>> = jobs.collect();
         match call.normaliser.streaming() {
-            Streaming::Softmax { scale } => job.softmax(scratch, scale),
-            Streaming::Each => job.each(scratch),
-            Streaming::Pick { noise } => job.pick(scratch, noise),
-            Streaming::Rows => job.whole_rows(scratch),
+            Streaming::Softmax { scale } => softmax(&mut jobs, scores, scale),
+            Streaming::Each => jobs.iter_mut().for_each(|job| job.each(scores)),
+            Streaming::Pick { noise } => jobs.iter_mut().for_each(|job| job.pick(scores, noise)),
+            Streaming::Rows => jobs.iter_mut().for_each(|job| job.whole_rows(scores)),
         }
-
-        for i in 0..rows {
-            let row = self.inputs.item(unit).q_start + start + i;
-            // SAFETY: tasks have different (item, head, queries), and different items different rows.
-            let out = unsafe { self.context.row(row, head) };
-            out.copy_from_slice(&scratch.context[i * width..i * width + out.len()]);
+        for job in jobs {
+            self.hand_over(&job, unit);
         }
     }
+
+    /// Writes the contexts of a tile where the caller wants them, divided by the sums of a softmax.
+    fn hand_over(&self, job: &Rowwise<'_, T>, unit: Unit) {
+        let (context, d_v) = (&job.of.context, self.inputs.call.dims.d_v);
+        let (head, queries) = (job.tile.at.head, job.tile.queries.clone());
+        let first = self.inputs.item(unit).q_start + queries.start;
+        let streams =
+            matches!(self.inputs.call.normaliser.streaming(), Streaming::Softmax { .. });
+        let mut scales = [T::ONE; QUERIES];
+        if streams {
+            scales = job.of.running.map(Running::scale);
+        }
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let rows = context.chunks_exact(padded_width(d_v)).take(queries.len());
+                for (i, (context, scale)) in rows.zip(scales).enumerate() {
+                    // SAFETY: tasks have different (item, head, queries), and different items different rows.
+                    let out = unsafe { self.context.row(first + i, head) };
+                    for (out, c) in out.iter_mut().zip(&context[..d_v]) {
+                        *out = *c * scale;
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// The softmax needs no whole row: each tile of keys is added to a running maximum, sum and
+/// context. Tiles of queries take a tile of keys one after the other, while it lies in the cache.
+fn softmax<T: Real>(jobs: &mut [Rowwise<'_, T>], scores: &mut [T], scale: T) {
+    let ranges: Vec<_> = jobs.iter().map(|job| visible(job.call, &job.tile)).collect();
+    for job in jobs.iter_mut() {
+        if let Some(weights) = &mut job.weights {
+            weights.fill(T::NEG_INFINITY);
+        }
+    }
+    for span in spans(&ranges) {
+        for (job, range) in jobs.iter_mut().zip(&ranges) {
+            if let Some(keys) = part_of(&span, range) {
+                job.softmax(keys, scores, scale);
+            }
+        }
+    }
+    for job in jobs.iter_mut() {
+        job.finish_softmax();
+    }
+}
+
+/// Tiles of keys that cover all ranges.
+pub(crate) fn spans(ranges: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> {
+    let seen = ranges.iter().filter(|range| !range.is_empty());
+    let start = seen.clone().map(|range| range.start).min().unwrap_or(0);
+    let end = seen.map(|range| range.end).max().unwrap_or(0);
+    tiles(start..end, KEYS)
+}
+
+/// What [`tiles`] of a range has in common with one of [`spans`].
+pub(crate) fn part_of(span: &Range<usize>, range: &Range<usize>) -> Option<Range<usize>> {
+    let keys = (range.start / LANES * LANES).max(span.start)..range.end.min(span.end);
+    (!range.is_empty() && !keys.is_empty()).then_some(keys)
 }
 
 /// A tile of queries of one head against all of its keys.
@@ -282,71 +361,59 @@ struct Rowwise<'a, T: Real> {
     source: Source<'a, T>,
     /// The queries; its keys move along.
     tile: TileAt,
+    of: &'a mut TileScratch<T>,
     lse: &'a mut [T],
     /// Rows of weights, kv_len apart, where they are wanted.
     weights: Option<&'a mut [T]>,
 }
 
 impl<T: Real> Rowwise<'_, T> {
-    /// The softmax needs no whole row: each tile of keys is added to a running maximum, sum and
-    /// context.
-    fn softmax(&mut self, scratch: &mut TileScratch<T>, scale: T) {
+    /// Takes one tile of keys into the running softmax.
+    fn softmax(&mut self, keys: Range<usize>, scores: &mut [T], scale: T) {
         let (call, rows, kv_len) = (self.call, self.tile.queries.len(), self.tile.at.kv_len);
         let width = padded_width(call.dims.d_v);
+        self.tile.keys = keys;
+        let TileScratch { queries, context, running } = &mut *self.of;
+        if !self.keys.scores(call, &self.tile, queries.rows(), scale, scores, KEYS) {
+            return;
+        }
+        let n = self.tile.keys.len();
         if let Some(weights) = &mut self.weights {
-            weights.fill(T::NEG_INFINITY);
+            copy_tile(scores, KEYS, &mut weights[self.tile.keys.start..], kv_len, n);
         }
-        let mut running = [Running::START; QUERIES];
-        let running = &mut running[..rows];
-
-        for span in tiles(visible(call, &self.tile), KEYS) {
-            self.tile.keys = span;
-            let TileScratch { queries, scores, context } = &mut *scratch;
-            let q = queries.rows(rows, call.dims.d_k);
-            if !self.keys.scores(call, &self.tile, q, scale, scores, KEYS) {
-                continue;
-            }
-            let n = self.tile.keys.len();
-            if let Some(weights) = &mut self.weights {
-                copy_tile(scores, KEYS, &mut weights[self.tile.keys.start..], kv_len, n);
-            }
-            softmax::add_tile(scores, KEYS, padded(n), running, context, width);
-            if call.position.weighs() {
-                call.position.weight_tile(&self.tile, scores, KEYS);
-            }
-            add_context(call, &self.tile, self.values, scores, KEYS, context);
+        softmax::add_tile(scores, KEYS, padded(n), &mut running[..rows], context, width);
+        if call.position.weighs() {
+            call.position.weight_tile(&self.tile, scores, KEYS);
         }
+        add_context(call, &self.tile, self.values, scores, KEYS, context);
+    }
 
-        for (i, running) in running.iter().enumerate() {
-            self.lse[i] = running.lse();
-            let scale = running.scale();
-            for c in &mut scratch.context[i * width..(i + 1) * width] {
-                *c *= scale;
-            }
-            if let Some(weights) = &mut self.weights {
-                let row = &mut weights[i * kv_len..(i + 1) * kv_len];
+    /// What remains to do when all keys were seen.
+    fn finish_softmax(&mut self) {
+        let (call, rows, kv_len) = (self.call, self.tile.queries.len(), self.tile.at.kv_len);
+        let running = &self.of.running[..rows];
+        softmax::lse(running, self.lse);
+        if let Some(weights) = &mut self.weights {
+            for (row, running) in weights.chunks_exact_mut(kv_len.max(1)).zip(running) {
                 softmax::finish_weights(row, *running);
             }
-        }
-        if let Some(weights) = &mut self.weights
-            && call.position.weighs()
-        {
-            self.tile.keys = 0..kv_len;
-            call.position.weight_tile(&self.tile, weights, kv_len);
+            if call.position.weighs() {
+                self.tile.keys = 0..kv_len;
+                call.position.weight_tile(&self.tile, weights, kv_len);
+            }
         }
     }
 
     /// A normaliser that looks at each score alone takes any piece of a row.
-    fn each(&mut self, scratch: &mut TileScratch<T>) {
-        let (call, rows) = (self.call, self.tile.queries.len());
+    fn each(&mut self, scores: &mut [T]) {
+        let call = self.call;
         self.lse.fill(T::NEG_INFINITY);
         if let Some(weights) = &mut self.weights {
             weights.fill(T::ZERO);
         }
         for span in tiles(visible(call, &self.tile), KEYS) {
             self.tile.keys = span;
-            let TileScratch { queries, scores, context } = &mut *scratch;
-            let q = queries.rows(rows, call.dims.d_k);
+            let q = self.of.queries.rows();
             if !self.keys.scores(call, &self.tile, q, T::ONE, scores, KEYS) {
                 continue;
             }
@@ -358,23 +425,25 @@ impl<T: Real> Rowwise<'_, T> {
                 }
             }
             self.weigh_and_copy(scores, KEYS);
+            let context = &mut self.of.context;
             add_context(call, &self.tile, self.values, scores, KEYS, context);
         }
     }
 
     /// A normaliser that chooses a key needs the largest score so far, and which.
-    fn pick(&mut self, scratch: &mut TileScratch<T>, noise: Option<Key>) {
+    fn pick(&mut self, scores: &mut [T], noise: Option<Key>) {
         let (call, rows, at) = (self.call, self.tile.queries.len(), self.tile.at);
         if let Some(weights) = &mut self.weights {
             weights.fill(T::ZERO);
         }
         let mut chosen = Chosen::new(rows);
-        chosen.find(call, self.keys, &mut self.tile, scratch, noise, self.lse);
+        let q = self.of.queries.rows();
+        chosen.find(call, self.keys, q, &mut self.tile, scores, noise, self.lse);
 
         let width = padded_width(call.dims.d_v);
         for (i, key) in chosen.keys[..rows].iter().enumerate() {
             let query = self.tile.queries.start + i;
-            let context = &mut scratch.context[i * width..i * width + call.dims.d_v];
+            let context = &mut self.of.context[i * width..i * width + call.dims.d_v];
             let Some(key) = *key else {
                 if self.lse[i] != T::NEG_INFINITY {
                     // A NaN among the scores: no key can be chosen, and the row must not look empty.
@@ -412,10 +481,9 @@ impl<T: Real> Rowwise<'_, T> {
     }
 
     /// Any other normaliser gets whole rows: all tiles of keys are scored before it runs.
-    fn whole_rows(&mut self, scratch: &mut TileScratch<T>) {
+    fn whole_rows(&mut self, scores: &mut Buffer<T>) {
         let (call, rows) = (self.call, self.tile.queries.len());
-        let TileScratch { queries, scores, context } = scratch;
-        let q = queries.rows(rows, call.dims.d_k);
+        let q = self.of.queries.rows();
         let panel = Panel::new(visible(call, &self.tile), scores, rows);
 
         panel.scores(call, &mut self.tile, self.keys, q, scores);
@@ -430,6 +498,7 @@ impl<T: Real> Rowwise<'_, T> {
             self.tile.keys = span;
             let part = &mut scores[self.tile.keys.start - panel.start..];
             self.weigh_and_copy(part, panel.stride);
+            let context = &mut self.of.context;
             add_context(call, &self.tile, self.values, part, panel.stride, context);
         }
     }
@@ -491,14 +560,13 @@ impl Chosen {
         &mut self,
         call: &Call<'_, T>,
         keys: &Keys<T>,
+        q: Block<'_, T>,
         tile: &mut TileAt,
-        scratch: &mut TileScratch<T>,
+        scores: &mut [T],
         noise: Option<Key>,
         lse: &mut [T],
     ) {
         let rows = self.rows;
-        let TileScratch { queries, scores, .. } = scratch;
-        let q = queries.rows(rows, call.dims.d_k);
         let mut running = [Running::START; QUERIES];
         let running = &mut running[..rows];
         let mut top = [T::NEG_INFINITY; QUERIES];

@@ -60,23 +60,45 @@ pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
     row.iter().fold(true, |finite, x| finite & x.is_finite())
 }
 
-/// Copies rows one after the other.
-pub(crate) fn copy<T: Real>(source: Source<'_, T>, rows: Range<usize>, out: &mut [T]) {
-    for (i, out) in rows.zip(out.chunks_exact_mut(source.width)) {
-        out.copy_from_slice(source.row(i));
-    }
+/// Copies rows to rows `stride` apart, of which the rest becomes zero; returns whether all are finite.
+pub(crate) fn copy<T: Real>(
+    source: Source<'_, T>,
+    rows: Range<usize>,
+    out: &mut [T],
+    stride: usize,
+) -> bool {
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            let mut finite = true;
+            for (i, out) in rows.zip(out.chunks_exact_mut(stride)) {
+                let row = source.row(i);
+                finite &= all_finite(row);
+                // Pieces of a length that the compiler knows.
+                let (pieces, rest) = row.as_chunks::<COLUMNS>();
+                let (out, last) = out.split_at_mut(pieces.len() * COLUMNS);
+                for (out, piece) in out.chunks_exact_mut(COLUMNS).zip(pieces) {
+                    out.copy_from_slice(piece);
+                }
+                last[..rest.len()].copy_from_slice(rest);
+                last[rest.len()..].fill(T::ZERO);
+            }
+            finite
+        },
+    )
 }
 
-/// Turns rows that follow each other to positions from `first` on, if the position turns.
+/// Turns rows, `width` wide and `stride` apart, to positions from `first` on, if the position turns.
 pub(crate) fn turn<T: Real>(
     position: &dyn Position<T>,
     first: usize,
     rows: &mut [T],
     width: usize,
+    stride: usize,
 ) {
     if position.turns() {
-        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-            position.turn(first + i, row);
+        for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
+            position.turn(first + i, &mut row[..width]);
         }
     }
 }
@@ -119,95 +141,142 @@ impl<T: Real> Across<T> {
         Panels {
             data: &self.data[rows.start * self.width..],
             stride: self.width * lanes,
+            step: lanes,
             depth: self.width,
             count: rows.len().div_ceil(lanes),
         }
     }
 }
 
-/// Rows packed as the right factor of weighted sums of rows, tile by tile.
+/// A copy of rows, [`padded_width`] apart: the left factor of products with other rows, and the right
+/// factor of weighted sums of these.
 ///
 /// A product multiplies every weight of a tile with every row, also the weight 0 of a forbidden
-/// pair; 0 times a NaN or an infinity would be NaN. So rows that hold such a number are zeroed in
-/// the packed copy, and [`Along::add_weighted`] adds them pair by pair, where the weight is
+/// pair; 0 times a NaN or an infinity would be NaN. So there is a second copy where rows hold such a
+/// number, in which they are zero, and [`Along::add_weighted`] adds them pair by pair, where the weight is
 /// not 0. A pair of weight 0 thus takes nothing of a row, whatever it holds, and finite rows are
 /// summed the same way whatever else is in the tile.
 #[derive(Debug)]
 pub(crate) struct Along<T: Real> {
     data: Buffer<T>,
-    /// Rows of a tile; the last may have fewer.
-    tile: usize,
     len: usize,
     width: usize,
-    /// The rows that are not all finite, in order, and what they hold.
+    /// The copy with zeros, where `odd` is not empty.
+    finite: Buffer<T>,
+    /// The rows that are not all finite, in order.
     odd: Vec<usize>,
-    odd_rows: Vec<T>,
 }
 
 impl<T: Real> Along<T> {
-    /// For tiles of `tile` rows.
-    pub(crate) fn new(tile: usize) -> Self {
-        let (odd, odd_rows) = (Vec::new(), Vec::new());
-        Self { data: Buffer::stale(0), tile, len: 0, width: 0, odd, odd_rows }
+    pub(crate) fn new() -> Self {
+        let (data, finite) = (Buffer::stale(0), Buffer::stale(0));
+        Self { data, len: 0, width: 0, finite, odd: Vec::new() }
     }
 
-    /// Packs rows 0..len.
-    pub(crate) fn pack(&mut self, source: Source<'_, T>, len: usize) {
-        let lanes = COLUMNS;
-        let width = padded_width(source.width);
-        grow(&mut self.data, width * len);
+    /// Takes rows `rows` of the source.
+    pub(crate) fn pack(&mut self, source: Source<'_, T>, rows: Range<usize>) {
+        let data = self.start(rows.len(), source.width);
+        if !copy(source, rows, data, padded_width(source.width)) {
+            self.find_odd();
+        }
+    }
+
+    /// Takes rows `rows` of the source, turned to positions from `first` on.
+    pub(crate) fn pack_turned(
+        &mut self,
+        source: Source<'_, T>,
+        rows: Range<usize>,
+        position: &dyn Position<T>,
+        first: usize,
+    ) {
+        if !position.turns() {
+            return self.pack(source, rows);
+        }
+        let (width, stride) = (source.width, padded_width(source.width));
+        let data = self.start(rows.len(), width);
+        copy(source, rows, data, stride);
+        turn(position, first, data, width, stride);
+        if !all_finite(data) {
+            self.find_odd();
+        }
+    }
+
+    /// Room for `len` rows.
+    fn start(&mut self, len: usize, width: usize) -> &mut [T] {
+        let size = len * padded_width(width);
+        grow(&mut self.data, size);
         self.odd.clear();
-        self.odd_rows.clear();
-        (self.len, self.width) = (len, source.width);
-        let tiles = self.data[..width * len].chunks_mut(width * self.tile);
-        for (tile, first) in tiles.zip((0..len).step_by(self.tile)) {
-            let count = tile.len() / width;
-            if pack_tile(source, first, count, &mut *tile) {
-                continue;
-            }
-            for r in 0..count {
-                let row = source.row(first + r);
-                if !all_finite(row) {
-                    self.odd.push(first + r);
-                    self.odd_rows.extend_from_slice(row);
-                    for panel in tile.chunks_exact_mut(count * lanes) {
-                        panel[r * lanes..(r + 1) * lanes].fill(T::ZERO);
-                    }
-                }
+        (self.len, self.width) = (len, width);
+        &mut self.data[..size]
+    }
+
+    #[cold]
+    fn find_odd(&mut self) {
+        let stride = padded_width(self.width);
+        let size = self.len * stride;
+        grow(&mut self.finite, size);
+        self.finite[..size].copy_from_slice(&self.data[..size]);
+        for (r, row) in self.finite[..size].chunks_exact_mut(stride).enumerate() {
+            if !all_finite(row) {
+                self.odd.push(r);
+                row.fill(T::ZERO);
             }
         }
     }
 
-    /// `c_i += α·Σ_j a_ij b_j` over the rows `tile` of b, which lie in one packed tile.
+    /// Rows `rows` as they were given.
+    pub(crate) fn rows(&self, rows: &Range<usize>) -> Block<'_, T> {
+        let stride = padded_width(self.width);
+        let data = &self.data[rows.start * stride..rows.end * stride];
+        Block { data, rows: rows.len(), width: self.width, stride }
+    }
+
+    /// All rows as they were given.
+    pub(crate) fn all(&self) -> Block<'_, T> {
+        self.rows(&(0..self.len))
+    }
+
+    /// Whether no row holds NaN or an infinity.
+    pub(crate) fn all_finite(&self) -> bool {
+        self.odd.is_empty()
+    }
+
+    /// All rows, [`padded_width`] apart, as a source.
+    pub(crate) fn source(&self) -> Source<'_, T> {
+        let row_stride = padded_width(self.width);
+        let rows = Rows { data: &self.data[..self.len * row_stride], row_stride, head_stride: 0 };
+        Source::new(rows, 0, 0, self.width)
+    }
+
+    /// `c_i += α·Σ_j a_ij b_j` over the rows `rows` of b.
     ///
-    /// Row j of b is column `j − tile.start` of `left`. Rows of `c` are `stride` apart.
+    /// Row j of b is column `j − rows.start` of `left`. Rows of `c` are `stride` apart.
     pub(crate) fn add_weighted(
         &self,
         c: &mut [T],
         stride: usize,
-        rows: usize,
+        m: usize,
         left: Left<'_, T>,
         alpha: T,
-        tile: &Range<usize>,
+        rows: &Range<usize>,
     ) {
-        let lanes = COLUMNS;
-        let width = padded_width(self.width);
-        let begin = tile.start / self.tile * self.tile;
-        let skipped = tile.start - begin;
-        let packed = self.tile.min(self.len - begin);
+        let step = padded_width(self.width);
+        let data = if self.odd.is_empty() { &self.data } else { &self.finite };
         let right = Panels {
-            data: &self.data[begin * width + skipped * lanes..(begin + packed) * width],
-            stride: packed * lanes,
-            depth: tile.len(),
-            count: width / lanes,
+            data: &data[rows.start * step..rows.end * step],
+            stride: COLUMNS,
+            step,
+            depth: rows.len(),
+            count: step / COLUMNS,
         };
-        Product { c: &mut *c, stride, rows, left, right, alpha }.add();
-        for (j, row) in self.odd.iter().zip(self.odd_rows.chunks_exact(self.width)) {
-            if !tile.contains(j) {
+        Product { c: &mut *c, stride, rows: m, left, right, alpha }.add();
+        for j in &self.odd {
+            if !rows.contains(j) {
                 continue;
             }
-            for i in 0..rows {
-                let weight = left.at(i, j - tile.start);
+            let row = &self.data[j * step..j * step + self.width];
+            for i in 0..m {
+                let weight = left.at(i, j - rows.start);
                 if weight != T::ZERO {
                     for (c, b) in c[i * stride..].iter_mut().zip(row) {
                         *c += alpha * weight * *b;
@@ -216,32 +285,6 @@ impl<T: Real> Along<T> {
             }
         }
     }
-}
-
-/// Packs rows `first..first + count` as one tile; returns whether all are finite.
-fn pack_tile<T: Real>(source: Source<'_, T>, first: usize, count: usize, tile: &mut [T]) -> bool {
-    simd::vectorise(
-        #[inline(always)]
-        move || {
-            let mut finite = true;
-            for r in 0..count {
-                let row = source.row(first + r);
-                finite &= all_finite(row);
-                for (p, part) in row.chunks(COLUMNS).enumerate() {
-                    let at = (p * count + r) * COLUMNS;
-                    let out = &mut tile[at..at + COLUMNS];
-                    if part.len() == COLUMNS {
-                        // Of a length that the compiler knows.
-                        out.copy_from_slice(&part[..COLUMNS]);
-                    } else {
-                        out[..part.len()].copy_from_slice(part);
-                        out[part.len()..].fill(T::ZERO);
-                    }
-                }
-            }
-            finite
-        },
-    )
 }
 
 #[cfg(test)]
@@ -268,8 +311,8 @@ mod tests {
                 assert!(c[i * stride + n..(i + 1) * stride].iter().all(|x| *x == 0.0));
             }
             // C·B, tile by tile, by rows and by columns of C.
-            let mut along = Along::new(64);
-            along.pack(Source::dense(&b, d), n);
+            let mut along = Along::new();
+            along.pack(Source::dense(&b, d), 0..n);
             let width = padded_width(d);
             let transposed: Vec<f64> = (0..n * m).map(|x| c[(x % m) * stride + x / m]).collect();
             let (mut by_rows, mut by_columns) = (vec![0.0; m * width], vec![0.0; m * width]);
@@ -295,8 +338,8 @@ mod tests {
         let mut b = random_vec(3, 5 * 3);
         let weights = [0.5, 0.0, 0.25, 0.0, 0.125];
         let sum = |b: &[f64]| {
-            let mut along = Along::new(4);
-            along.pack(Source::dense(b, 3), 5);
+            let mut along = Along::new();
+            along.pack(Source::dense(b, 3), 0..5);
             let mut c = vec![0.0; COLUMNS];
             for tile in [0..4, 4..5] {
                 let left = Left::Rows { data: &weights[tile.start..], stride: 5 };

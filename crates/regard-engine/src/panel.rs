@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use regard_attn::score::Block;
 use regard_attn::{Call, TileAt};
 use regard_tensor::{Buffer, Real};
 
@@ -47,7 +48,7 @@ impl Panel {
         call: &Call<'_, T>,
         tile: &mut TileAt,
         keys: &Keys<T>,
-        q: &[T],
+        q: Block<'_, T>,
         scores: &mut [T],
     ) {
         for span in self.tiles() {

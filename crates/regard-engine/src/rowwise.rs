@@ -45,9 +45,9 @@ pub(crate) fn other_keys<T: Real>(inputs: &Inputs<'_, T>, unit: Unit, out: &mut 
             out.copy_from_slice(call.score.own_key(unit.kv_head, j));
         }
     } else {
-        pack::copy(inputs.keys(unit), 0..len, out);
+        pack::copy(inputs.keys(unit), 0..len, out, d_k);
     }
-    pack::turn(call.position, 0, &mut out[..len * d_k], d_k);
+    pack::turn(call.position, 0, &mut out[..len * d_k], d_k, d_k);
     true
 }
 
@@ -141,7 +141,7 @@ impl<T: Real> RowOf<'_, T> {
         let d_k = self.call.dims.d_k;
         pack::grow(q, d_k);
         q[..d_k].copy_from_slice(source.row(self.query));
-        pack::turn(self.call.position, self.at.q_offset + self.query, &mut q[..d_k], d_k);
+        pack::turn(self.call.position, self.at.q_offset + self.query, &mut q[..d_k], d_k, d_k);
     }
 
     /// Scores with position's bias, −∞ where forbidden and in the entries that fill the lanes.

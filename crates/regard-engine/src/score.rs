@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use regard_attn::score::{Block, BlockMut};
 use regard_attn::{At, Call, Coverage, Lowering, Position, Scope, TileAt};
-use regard_tensor::{Buffer, Real, simd};
+use regard_tensor::{Real, simd};
 
 use crate::fault::{self, Fault};
 use crate::kernel::padded;
 use crate::kernel::product::{Left, Product};
 use crate::pack::{self, Across, Along, Source, padded_width};
-use crate::plan::{KEYS, QUERIES};
 
 /// Pairs of a part of a tile that are asked for one by one.
 const ONE_BY_ONE: usize = 64;
@@ -71,13 +70,13 @@ pub(crate) fn fill_forbidden<T: Real>(
 #[derive(Debug)]
 pub(crate) struct Keys<T: Real> {
     across: Across<T>,
+    /// The keys, turned, where anything but `across` reads them.
     along: Along<T>,
-    rows: Buffer<T>,
 }
 
 impl<T: Real> Keys<T> {
     pub(crate) fn new() -> Self {
-        Self { across: Across::new(), along: Along::new(KEYS), rows: Buffer::stale(0) }
+        Self { across: Across::new(), along: Along::new() }
     }
 
     /// Takes the keys of key head `kv_head`, the score's own where it has such, turns them and
@@ -90,35 +89,22 @@ impl<T: Real> Keys<T> {
         len: usize,
         with_backward: bool,
     ) {
-        let Self { across, along, rows } = self;
+        let Self { across, along } = self;
         let product = matches!(call.score.lowering(), Lowering::Product { .. });
-        let own = call.score.has_own_keys();
-        let source = if call.position.turns() || own || !product {
+        if call.score.has_own_keys() {
             let d_k = call.dims.d_k;
-            pack::grow(rows, len * d_k);
-            if own {
-                for (j, out) in rows.chunks_exact_mut(d_k).take(len).enumerate() {
-                    out.copy_from_slice(call.score.own_key(kv_head, j));
-                }
-            } else {
-                pack::copy(source, 0..len, rows);
-            }
-            pack::turn(call.position, 0, &mut rows[..len * d_k], d_k);
-            Source::dense(rows, d_k)
+            let own: Vec<T> =
+                (0..len).flat_map(|j| call.score.own_key(kv_head, j)).copied().collect();
+            along.pack_turned(Source::dense(&own, d_k), 0..len, call.position, 0);
+        } else if call.position.turns() || with_backward || !product {
+            along.pack_turned(source, 0..len, call.position, 0);
         } else {
-            source
-        };
-        if product {
             across.pack(source, len);
-            if with_backward {
-                along.pack(source, len);
-            }
+            return;
         }
-    }
-
-    fn block(&self, keys: &Range<usize>, width: usize) -> Block<'_, T> {
-        let data = &self.rows[keys.start * width..keys.end * width];
-        Block { data, rows: keys.len(), width, stride: width }
+        if product {
+            across.pack(along.source(), len);
+        }
     }
 
     /// `s_ij = factor·(score(q_i, k_j) + bias_ij)`, and −∞ where the scope forbids the pair or where
@@ -128,7 +114,7 @@ impl<T: Real> Keys<T> {
         &self,
         call: &Call<'_, T>,
         tile: &TileAt,
-        q: &[T],
+        q: Block<'_, T>,
         factor: T,
         out: &mut [T],
         stride: usize,
@@ -137,8 +123,7 @@ impl<T: Real> Keys<T> {
         if coverage == Coverage::Skip {
             return false;
         }
-        let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
-        let block = Block { data: q, rows, width: d_k, stride: d_k };
+        let (rows, n) = (tile.queries.len(), tile.keys.len());
         let biases = call.position.biases();
         let drop_scale = fault::is(Fault::DroppedScale);
         let mut left_to_scale = factor;
@@ -147,16 +132,16 @@ impl<T: Real> Keys<T> {
                 let scale = if drop_scale { T::ONE } else { scale };
                 let alpha = if biases { scale } else { scale * factor };
                 left_to_scale = if biases { factor } else { T::ONE };
-                let left = Left::Rows { data: q, stride: d_k };
+                let left = Left::Rows { data: q.data, stride: q.stride };
                 let right = self.across.panels(&tile.keys);
                 Product { c: &mut *out, stride, rows, left, right, alpha }.set();
             }
             Lowering::Tile => {
-                call.score.tile(tile.at.head, block, self.block(&tile.keys, d_k), out, stride);
+                call.score.tile(tile.at.head, q, self.along.rows(&tile.keys), out, stride);
             }
         }
         if biases {
-            call.position.bias_tile(tile, block, out, stride);
+            call.position.bias_tile(tile, q, out, stride);
         }
         if left_to_scale != T::ONE {
             scale_tile(left_to_scale, out, stride, rows, n);
@@ -188,7 +173,7 @@ impl<T: Real> Keys<T> {
         let (rows, n, d_k) = (tile.queries.len(), tile.keys.len(), call.dims.d_k);
         let width = padded_width(d_k);
         if call.position.biases() && !fault::is(Fault::LostBias) {
-            let q = Block { data: q.rows(rows, d_k), rows, width: d_k, stride: d_k };
+            let q = q.rows();
             let mut dq = BlockMut { data: &mut *dq, rows, width: d_k, stride: width };
             bias_backward(call.position, tile, q, g, stride, &mut dq, &mut dparams.position);
         }
@@ -202,12 +187,12 @@ impl<T: Real> Keys<T> {
                 q.along.add_weighted(dk, width, n, left, scale, &(0..rows));
             }
             Lowering::Tile => {
-                let q = Block { data: q.rows(rows, d_k), rows, width: d_k, stride: d_k };
-                let k = self.block(&tile.keys, d_k);
+                let finite = q.along.all_finite() && self.along.all_finite();
+                let (q, k) = (q.rows(), self.along.rows(&tile.keys));
                 let mut dq = BlockMut { data: dq, rows, width: d_k, stride: width };
                 let mut dk = BlockMut { data: dk, rows: n, width: d_k, stride: width };
                 let (score, head) = (call.score, tile.at.head);
-                if pack::all_finite(q.data) && pack::all_finite(k.data) {
+                if finite {
                     score.tile_backward(head, q, k, g, stride, &mut dq, &mut dk, dparams);
                     return;
                 }
@@ -296,7 +281,7 @@ fn bias_backward<T: Real>(
     dq: &mut BlockMut<'_, T>,
     dparams: &mut [T],
 ) {
-    if pack::all_finite(q.data) {
+    if (0..q.rows).all(|i| pack::all_finite(q.row(i))) {
         position.bias_tile_backward(tile, q, g, stride, dq, dparams);
         return;
     }
@@ -330,38 +315,31 @@ impl<T: Real> ParamGradients<T> {
 /// The queries of one tile, turned.
 #[derive(Debug)]
 pub(crate) struct Queries<T: Real> {
-    rows: Buffer<T>,
     along: Along<T>,
 }
 
 impl<T: Real> Queries<T> {
-    pub(crate) fn new(d_k: usize) -> Self {
-        Self { rows: Buffer::stale(QUERIES * d_k), along: Along::new(QUERIES) }
+    pub(crate) fn new() -> Self {
+        Self { along: Along::new() }
     }
 
     /// Copies and turns the queries of a tile, of which the item's first stands at
-    /// `first_position`, and packs what [`Keys::backward`] reads if it will be called.
+    /// `first_position`.
     pub(crate) fn pack(
         &mut self,
         call: &Call<'_, T>,
         source: Source<'_, T>,
         first_position: usize,
         queries: Range<usize>,
-        with_backward: bool,
     ) {
-        let (n, d_k) = (queries.len(), call.dims.d_k);
         let first_position = if fault::is(Fault::OffsetIgnored) { 0 } else { first_position };
         let first = first_position + queries.start;
-        pack::copy(source, queries, &mut self.rows);
-        pack::turn(call.position, first, &mut self.rows[..n * d_k], d_k);
-        if with_backward && matches!(call.score.lowering(), Lowering::Product { .. }) {
-            self.along.pack(Source::dense(&self.rows, call.dims.d_k), n);
-        }
+        self.along.pack_turned(source, queries, call.position, first);
     }
 
-    /// The first `n` queries, one after the other.
-    pub(crate) fn rows(&self, n: usize, d_k: usize) -> &[T] {
-        &self.rows[..n * d_k]
+    /// The queries, one row each.
+    pub(crate) fn rows(&self) -> Block<'_, T> {
+        self.along.all()
     }
 }
 

@@ -66,7 +66,7 @@ pub fn summarise<T: Real>(
     // One task an item and head: its rows come in order, so that sums over queries do.
     let tasks = call.items.len() * heads;
     let pairs: usize = call.items.iter().map(|item| item.q_len * item.kv_len).sum();
-    let new = || Scratch::new(call);
+    let new = Scratch::new;
     let parts = plan::run(&mut new(), tasks, pairs * heads * call.dims.d_k, new, |scratch, n| {
         job.head(n / heads, n % heads, scratch)
     });
@@ -112,11 +112,11 @@ struct Scratch<T: Real> {
 }
 
 impl<T: Real> Scratch<T> {
-    fn new(call: &Call<'_, T>) -> Self {
+    fn new() -> Self {
         Self {
             keys: Keys::new(),
             packed: None,
-            queries: Queries::new(call.dims.d_k),
+            queries: Queries::new(),
             scores: Buffer::stale(QUERIES * KEYS),
         }
     }
@@ -144,7 +144,7 @@ impl<T: Real> Job<'_, T> {
         }
         for queries in tiles(0..of.q_len, QUERIES) {
             let source = Source::new(self.q, of.q_start, head, d_k);
-            scratch.queries.pack(call, source, of.q_offset, queries.clone(), false);
+            scratch.queries.pack(call, source, of.q_offset, queries.clone());
             let mut tile = TileAt { at: call.at(item, head), queries, keys: 0..0 };
             self.rows(&mut tile, scratch, &mut out);
         }
@@ -159,7 +159,7 @@ impl<T: Real> Job<'_, T> {
         let lse = &self.lse[first..first + rows];
         let range = visible(call, tile);
         let Scratch { keys, queries, scores, .. } = scratch;
-        let q = queries.rows(rows, call.dims.d_k);
+        let q = queries.rows();
         let streaming = call.normaliser.streaming();
         if streaming == Streaming::Rows {
             let panel = Panel::new(range, scores, rows);

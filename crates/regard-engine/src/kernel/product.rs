@@ -31,13 +31,16 @@ impl<T: Copy> Left<'_, T> {
     }
 }
 
-/// The right factor, depth × n, packed: `b_kj = data[(j / W)·stride + k·W + j % W]`, where W is
-/// [`COLUMNS`].
+/// The right factor, depth × n, in panels of W = [`COLUMNS`] columns:
+/// `b_kj = data[(j / W)·stride + k·step + j % W]`. Packed panels follow each other (step W); panels of rows lie
+/// side by side (stride W).
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a, T> {
     pub(crate) data: &'a [T],
-    /// Elements between panels, at least depth·W.
+    /// Elements between panels.
     pub(crate) stride: usize,
+    /// Elements between rows, at least W.
+    pub(crate) step: usize,
     pub(crate) depth: usize,
     /// Number of panels.
     pub(crate) count: usize,
@@ -88,8 +91,8 @@ impl<T: Real> Product<'_, T> {
     /// M rows of one panel of C, from row `i` on; returns M.
     #[inline(always)]
     fn block<const M: usize>(&mut self, i: usize, p: usize, add: bool) -> usize {
-        let Panels { data, stride, depth, .. } = self.right;
-        let b = &data[p * stride..p * stride + depth * COLUMNS];
+        let Panels { data, stride, step, depth, .. } = self.right;
+        let b = Panel { data: &data[p * stride..], step, depth };
         let c = &mut self.c[i * self.stride + p * COLUMNS..];
         let out = Out { c, stride: self.stride, alpha: self.alpha, add };
         match self.left {
@@ -101,6 +104,22 @@ impl<T: Real> Product<'_, T> {
             }
         }
         M
+    }
+}
+
+/// One panel of B.
+struct Panel<'a, T> {
+    data: &'a [T],
+    step: usize,
+    depth: usize,
+}
+
+impl<T> Panel<'_, T> {
+    /// Row k of the panel.
+    #[inline(always)]
+    fn row(&self, k: usize) -> &[T; COLUMNS] {
+        let row = &self.data[k * self.step..k * self.step + COLUMNS];
+        row.try_into().expect("a row of a panel")
     }
 }
 
@@ -132,7 +151,7 @@ impl<T: Real> Out<'_, T> {
 struct ByRows<'a, T, const M: usize> {
     a: &'a [T],
     stride: usize,
-    b: &'a [T],
+    b: Panel<'a, T>,
     out: Out<'a, T>,
 }
 
@@ -142,12 +161,11 @@ impl<T: Real, const M: usize> Kernel for ByRows<'_, T, M> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { a, stride, b, out } = self;
-        let depth = b.len() / COLUMNS;
-        let a: [&[T]; M] = std::array::from_fn(|r| &a[r * stride..r * stride + depth]);
+        let a: [&[T]; M] = std::array::from_fn(|r| &a[r * stride..r * stride + b.depth]);
         let mut acc = [[T::ZERO; COLUMNS]; M];
-        for (k, b) in b.chunks_exact(COLUMNS).enumerate() {
+        for k in 0..b.depth {
             for r in 0..M {
-                add_scaled::<T, FMA>(&mut acc[r], a[r][k], b);
+                add_scaled::<T, FMA>(&mut acc[r], a[r][k], b.row(k));
             }
         }
         out.store(&acc);
@@ -158,7 +176,7 @@ impl<T: Real, const M: usize> Kernel for ByRows<'_, T, M> {
 struct ByColumns<'a, T, const M: usize> {
     a: &'a [T],
     stride: usize,
-    b: &'a [T],
+    b: Panel<'a, T>,
     out: Out<'a, T>,
 }
 
@@ -169,10 +187,10 @@ impl<T: Real, const M: usize> Kernel for ByColumns<'_, T, M> {
     fn run<const FMA: bool>(self) {
         let Self { a, stride, b, out } = self;
         let mut acc = [[T::ZERO; COLUMNS]; M];
-        for (a, b) in a.chunks(stride).zip(b.chunks_exact(COLUMNS)) {
+        for (k, a) in a.chunks(stride).take(b.depth).enumerate() {
             let a = &a[..M];
             for r in 0..M {
-                add_scaled::<T, FMA>(&mut acc[r], a[r], b);
+                add_scaled::<T, FMA>(&mut acc[r], a[r], b.row(k));
             }
         }
         out.store(&acc);
@@ -181,8 +199,7 @@ impl<T: Real, const M: usize> Kernel for ByColumns<'_, T, M> {
 
 /// acc ← acc + x·b
 #[inline(always)]
-fn add_scaled<T: Real, const FMA: bool>(acc: &mut [T; COLUMNS], x: T, b: &[T]) {
-    let b: &[T; COLUMNS] = b.try_into().expect("a row of a panel");
+fn add_scaled<T: Real, const FMA: bool>(acc: &mut [T; COLUMNS], x: T, b: &[T; COLUMNS]) {
     for l in 0..COLUMNS {
         acc[l] = fma::<T, FMA>(x, b[l], acc[l]);
     }

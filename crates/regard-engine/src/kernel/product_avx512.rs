@@ -18,7 +18,7 @@ use super::product::{COLUMNS, Left, Panels, Product};
 /// T is f32, and the processor has AVX-512F.
 pub(super) unsafe fn compute<T: Real>(product: Product<'_, T>, add: bool) {
     let Product { c, stride, rows, left, right, alpha } = product;
-    let Panels { data, stride: panel, depth, count } = right;
+    let Panels { data, stride: panel, step, depth, count } = right;
     // What follows checks nothing.
     let (a, a_stride, a_len, by_rows) = match left {
         Left::Rows { data, stride } => (data.as_ptr(), stride, data.len(), true),
@@ -30,12 +30,14 @@ pub(super) unsafe fn compute<T: Real>(product: Product<'_, T>, add: bool) {
     let (lines, of_line) = if by_rows { (rows, depth) } else { (depth, rows) };
     assert!(depth == 0 || a_len >= (lines - 1) * a_stride + of_line, "A holds its elements");
     assert!(c.len() >= (rows - 1) * stride + count * COLUMNS, "C holds its elements");
-    assert!(data.len() >= (count - 1) * panel + depth * COLUMNS, "B holds its elements");
+    let last = (count - 1) * panel + depth.saturating_sub(1) * step;
+    assert!(depth == 0 || data.len() >= last + COLUMNS, "B holds its elements");
     let all = All {
         a: a.cast(),
         a_stride,
         b: data.as_ptr().cast(),
         panel,
+        b_step: step,
         depth,
         c: c.as_mut_ptr().cast(),
         stride,
@@ -60,6 +62,7 @@ struct All {
     a_stride: usize,
     b: *const f32,
     panel: usize,
+    b_step: usize,
     depth: usize,
     c: *mut f32,
     stride: usize,
@@ -118,7 +121,7 @@ impl All {
         i: usize,
         p: usize,
     ) -> usize {
-        let Self { a, a_stride, b, panel, depth, c, stride, alpha, add } = self;
+        let Self { a, a_stride, b, panel, b_step, depth, c, stride, alpha, add } = self;
         let (row, step) = if BY_ROWS { (a_stride, 1) } else { (1, a_stride) };
         // SAFETY: the caller's promise: every address below belongs to the block's rows of A and C and to
         // its panels of B.
@@ -129,7 +132,7 @@ impl All {
             for k in 0..depth {
                 let mut columns = [_mm512_setzero_ps(); P];
                 for x in 0..P {
-                    columns[x] = _mm512_loadu_ps(b.add(x * panel + k * COLUMNS));
+                    columns[x] = _mm512_loadu_ps(b.add(x * panel + k * b_step));
                 }
                 for r in 0..M {
                     let a = _mm512_set1_ps(*a.add(r * row + k * step));

@@ -9,6 +9,7 @@ use regard_tensor::Real;
 use regard_tensor::simd::{self, Kernel};
 
 use super::LANES;
+use crate::plan::QUERIES;
 use crate::fault::{self, Fault};
 
 /// The running maximum and sum of one row: `total = Σ_j exp(s_j − top)` over the scores seen.
@@ -69,22 +70,40 @@ impl<T: Real> Kernel for AddTile<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, running, context, width } = self;
+        let mut tops = [T::ZERO; QUERIES];
+        let mut factors = [T::ONE; QUERIES];
+        for (i, running) in running.iter().enumerate() {
+            let row = &scores[i * stride..i * stride + columns];
+            tops[i] = largest(row, running.top);
+            factors[i] = running.top - shift(tops[i]);
+        }
+        // Of sixteen rows at once; 1 where the maximum stays, 0 where it was −∞.
+        for factor in &mut factors {
+            *factor = factor.exp_nonpositive::<FMA>();
+        }
         for (i, running) in running.iter_mut().enumerate() {
             let row = &mut scores[i * stride..i * stride + columns];
-            let top = largest(row, running.top);
-            let sum = exp_row::<T, FMA>(row, shift(top));
-            if top == running.top {
+            let sum = exp_row::<T, FMA>(row, shift(tops[i]));
+            if tops[i] == running.top {
                 running.total += sum;
-            } else {
-                let rescale = (running.top - shift(top)).exp();
-                running.total = running.total * rescale + sum;
-                running.top = top;
-                let rescale = if fault::is(Fault::MissingRescale) { T::ONE } else { rescale };
+                continue;
+            }
+            let is_first = running.top == T::NEG_INFINITY;
+            running.total = if is_first { running.total } else { running.total * factors[i] } + sum;
+            running.top = tops[i];
+            if !is_first && !fault::is(Fault::MissingRescale) {
                 for c in &mut context[i * width..(i + 1) * width] {
-                    *c *= rescale;
+                    *c *= factors[i];
                 }
             }
         }
+    }
+}
+
+/// The log-sum-exps of rows.
+pub(crate) fn lse<T: Real>(running: &[Running<T>], out: &mut [T]) {
+    for (out, running) in out.iter_mut().zip(running) {
+        *out = running.lse();
     }
 }
 
