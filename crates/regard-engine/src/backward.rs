@@ -7,6 +7,7 @@ use regard_tensor::kernels::reduce;
 use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
+use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::gradients::{Gradients, Targets};
@@ -17,7 +18,7 @@ use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::Extent;
 use crate::rowwise::{self, Looks, Places, RowOf, RowScratch};
-use crate::score::{Keys, ParamGradients, Queries, fill_forbidden, scale_tile};
+use crate::score::{Keys, ParamGradients, Queries, fill_forbidden};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
 /// added in order too. Bounds the number of such sums.
@@ -525,7 +526,7 @@ impl<T: Real> Backward<'_, T> {
         }
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if self.shares_from_lse(tile, of, of_keys.keys, pairs, scale) {
+            if self.shares_from_lse(tile, of, of_keys.keys, pairs, scale).is_some() {
                 let columns = padded(tile.keys.len());
                 let Pairs { weights, dscores, .. } = pairs;
                 for i in 0..rows {
@@ -551,19 +552,21 @@ impl<T: Real> Backward<'_, T> {
         scale: T,
         dparams: &mut ParamGradients<T>,
     ) {
-        if !self.shares_from_lse(tile, of, of_keys.keys, pairs, scale) {
+        let Some(cover) = self.shares_from_lse(tile, of, of_keys.keys, pairs, scale) else {
             return;
+        };
+        let slope = if fault::is(Fault::LostTemperature) { T::ONE } else { scale };
+        let slope = if fault::is(Fault::Sign) { -slope } else { slope };
+        for part in cover.parts() {
+            let (first, part_of, rows) = (part.first(KEYS), part.of(tile), part.rows);
+            self.share_gradients(&part_of, of, rows.clone(), of_keys.values, pairs, first, KEYS, dparams);
+            let Pairs { weights, dscores, .. } = &mut *pairs;
+            let (weights, dscores) = (&weights[first..], &mut dscores[first..]);
+            let columns = padded(part.columns.len());
+            softmax::backward(weights, dscores, KEYS, columns, &of.mean[rows], slope);
         }
-        self.share_gradients(tile, of, of_keys.values, pairs, 0, KEYS, dparams);
-        let Pairs { weights, dscores, .. } = &mut *pairs;
-        let (rows, columns) = (tile.queries.len(), padded(tile.keys.len()));
-        softmax::backward(weights, dscores, KEYS, columns, &of.mean[..rows]);
-        let scale = if fault::is(Fault::LostTemperature) { T::ONE } else { scale };
-        let scale = if fault::is(Fault::Sign) { -scale } else { scale };
-        if scale != T::ONE {
-            scale_tile(scale, dscores, KEYS, rows, columns);
-        }
-        self.add_gradients(tile, of, of_keys, pairs, 0, KEYS, dparams);
+        cover.fill_outside(T::ZERO, &mut pairs.dscores, KEYS);
+        self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, dparams);
     }
 
     /// A normaliser that looks at each score alone takes any piece of a row.
@@ -579,21 +582,22 @@ impl<T: Real> Backward<'_, T> {
         for span in tiles(visible(call, tile), KEYS) {
             tile.keys = span;
             let (q, weights) = (of.queries.rows(), &mut pairs.weights);
-            if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
+            if of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS).is_none() {
                 continue;
             }
             let row = |i| i * KEYS..i * KEYS + padded(tile.keys.len());
             for i in 0..rows {
                 call.normaliser.row(&mut weights[row(i)]);
             }
-            self.share_gradients(tile, of, of_keys.values, pairs, 0, KEYS, dparams);
+            self.share_gradients(tile, of, 0..rows, of_keys.values, pairs, 0, KEYS, dparams);
             let Pairs { weights, dscores, .. } = &mut *pairs;
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
             for i in 0..rows {
                 call.normaliser.row_backward(&weights[row(i)], &mut dscores[row(i)]);
             }
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
-            self.add_gradients(tile, of, of_keys, pairs, 0, KEYS, dparams);
+            let cover = Cover::whole(tile);
+            self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, dparams);
         }
     }
 
@@ -615,7 +619,7 @@ impl<T: Real> Backward<'_, T> {
         for span in tiles(range.clone(), KEYS) {
             tile.keys = span;
             let (q, weights) = (of.queries.rows(), &mut pairs.weights);
-            if !of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS) {
+            if of_keys.keys.scores(call, tile, q, T::ONE, weights, KEYS).is_none() {
                 continue;
             }
             for i in 0..rows {
@@ -643,9 +647,9 @@ impl<T: Real> Backward<'_, T> {
         }
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if !self.shares_from_lse(tile, of, of_keys.keys, pairs, T::ONE) {
+            let Some(cover) = self.shares_from_lse(tile, of, of_keys.keys, pairs, T::ONE) else {
                 continue;
-            }
+            };
             let first = self.first_row(tile);
             let columns = padded(tile.keys.len());
             for i in 0..rows {
@@ -669,7 +673,9 @@ impl<T: Real> Backward<'_, T> {
             }
             let OfQueries { queries, dq, .. } = &mut *of;
             let (dk, _) = of_keys.sums.from(call, tile.keys.start);
-            of_keys.keys.backward(call, tile, queries, &pairs.dscores, KEYS, dq, dk, dparams);
+            of_keys.keys.backward(
+                call, tile, cover, queries, &pairs.dscores, KEYS, dq, dk, dparams,
+            );
         }
     }
 
@@ -740,7 +746,7 @@ impl<T: Real> Backward<'_, T> {
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            self.share_gradients(tile, of, of_keys.values, pairs, from, panel.stride, dparams);
+            self.share_gradients(tile, of, 0..rows, of_keys.values, pairs, from, panel.stride, dparams);
             let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
         }
@@ -753,11 +759,13 @@ impl<T: Real> Backward<'_, T> {
             let from = tile.keys.start - panel.start;
             let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
-            self.add_gradients(tile, of, of_keys, pairs, from, panel.stride, dparams);
+            if let Some(cover) = Cover::of(call.scope, tile) {
+                self.add_gradients(tile, cover, of, of_keys, pairs, from, panel.stride, dparams);
+            }
         }
     }
 
-    /// The softmax's shares of a tile; false if the scope forbids all of it.
+    /// The softmax's shares of a tile, outside the parts 0; none if the scope forbids all of it.
     fn shares_from_lse(
         &self,
         tile: &TileAt,
@@ -765,21 +773,25 @@ impl<T: Real> Backward<'_, T> {
         keys: &Keys<T>,
         pairs: &mut Pairs<T>,
         scale: T,
-    ) -> bool {
+    ) -> Option<Cover> {
         let (q, weights) = (of.queries.rows(), &mut pairs.weights);
-        let any = keys.scores(self.inputs.call, tile, q, scale, weights, KEYS);
-        if any {
-            softmax::from_lse(weights, KEYS, padded(tile.keys.len()), self.lse(tile));
+        let cover = keys.scores(self.inputs.call, tile, q, scale, weights, KEYS)?;
+        let lse = self.lse(tile);
+        for part in cover.parts() {
+            let weights = &mut weights[part.first(KEYS)..];
+            softmax::from_lse(weights, KEYS, padded(part.columns.len()), &lse[part.rows]);
         }
-        any
+        cover.fill_outside(T::ZERO, weights, KEYS);
+        Some(cover)
     }
 
-    /// ∂L/∂p of a tile, into `dscores` from entry `from` on; adds to the gradients of position's
+    /// ∂L/∂p of a tile, whose queries are `of_rows` of those of `of`, into `dscores` from entry `from` on; adds to the gradients of position's
     /// factors.
     fn share_gradients(
         &self,
         tile: &TileAt,
         of: &OfQueries<T>,
+        of_rows: Range<usize>,
         values: &Across<T>,
         pairs: &mut Pairs<T>,
         from: usize,
@@ -788,7 +800,7 @@ impl<T: Real> Backward<'_, T> {
     ) {
         let (call, rows, n) = (self.inputs.call, tile.queries.len(), tile.keys.len());
         let Pairs { weights, dscores, dfactors } = pairs;
-        let dc = of.dc.all();
+        let dc = of.dc.rows(&of_rows);
         let (out, shares) = (&mut dscores[from..], &weights[from..]);
         let left = Left::Rows { data: dc.data, stride: dc.stride };
         let right = values.panels(&tile.keys);
@@ -826,6 +838,7 @@ impl<T: Real> Backward<'_, T> {
     fn add_gradients(
         &self,
         tile: &TileAt,
+        cover: Cover,
         of: &mut OfQueries<T>,
         of_keys: &mut OfKeys<'_, T>,
         pairs: &mut Pairs<T>,
@@ -833,11 +846,12 @@ impl<T: Real> Backward<'_, T> {
         stride: usize,
         dparams: &mut ParamGradients<T>,
     ) {
-        let (call, rows, d_v) = (self.inputs.call, tile.queries.len(), self.inputs.call.dims.d_v);
+        let (call, d_v) = (self.inputs.call, self.inputs.call.dims.d_v);
         let OfQueries { queries, dq, dc, .. } = of;
         let Pairs { weights, dscores, .. } = pairs;
         let (dk, dv) = of_keys.sums.from(call, tile.keys.start);
-        of_keys.keys.backward(call, tile, queries, &dscores[from..], stride, dq, dk, dparams);
+        let g = &dscores[from..];
+        of_keys.keys.backward(call, tile, cover, queries, g, stride, dq, dk, dparams);
 
         let weights = &mut weights[from..];
         if call.position.weighs() {
@@ -848,9 +862,7 @@ impl<T: Real> Backward<'_, T> {
         {
             dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), weights, stride);
         }
-        let left = Left::Columns { data: weights, stride };
-        let width = padded_width(d_v);
-        dc.add_weighted(dv, width, tile.keys.len(), left, T::ONE, &(0..rows));
+        dc.add_weighted_by_key(dv, padded_width(d_v), cover, weights, stride, T::ONE);
         if call.position.has_values() {
             call.position.value_tile_backward(tile, weights, stride, dc.all(), &mut dparams.position);
         }

@@ -8,6 +8,7 @@ use regard_attn::{AttnError, Call, RowAt, Rows, RowsMut, Streaming, TileAt, call
 use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
+use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
@@ -370,22 +371,29 @@ struct Rowwise<'a, T: Real> {
 impl<T: Real> Rowwise<'_, T> {
     /// Takes one tile of keys into the running softmax.
     fn softmax(&mut self, keys: Range<usize>, scores: &mut [T], scale: T) {
-        let (call, rows, kv_len) = (self.call, self.tile.queries.len(), self.tile.at.kv_len);
+        let (call, kv_len) = (self.call, self.tile.at.kv_len);
         let width = padded_width(call.dims.d_v);
         self.tile.keys = keys;
         let TileScratch { queries, context, running } = &mut *self.of;
-        if !self.keys.scores(call, &self.tile, queries.rows(), scale, scores, KEYS) {
+        let q = queries.rows();
+        let Some(cover) = self.keys.scores(call, &self.tile, q, scale, scores, KEYS) else {
             return;
-        }
+        };
         let n = self.tile.keys.len();
         if let Some(weights) = &mut self.weights {
             copy_tile(scores, KEYS, &mut weights[self.tile.keys.start..], kv_len, n);
         }
-        softmax::add_tile(scores, KEYS, padded(n), &mut running[..rows], context, width);
-        if call.position.weighs() {
-            call.position.weight_tile(&self.tile, scores, KEYS);
+        for part in cover.parts() {
+            let scores = &mut scores[part.first(KEYS)..];
+            let running = &mut running[part.rows.clone()];
+            let context = &mut context[part.rows.start * width..];
+            softmax::add_tile(scores, KEYS, padded(part.columns.len()), running, context, width);
+            let tile = part.of(&self.tile);
+            if call.position.weighs() {
+                call.position.weight_tile(&tile, scores, KEYS);
+            }
+            add_context(call, &tile, self.values, scores, KEYS, context);
         }
-        add_context(call, &self.tile, self.values, scores, KEYS, context);
     }
 
     /// What remains to do when all keys were seen.
@@ -414,7 +422,7 @@ impl<T: Real> Rowwise<'_, T> {
         for span in tiles(visible(call, &self.tile), KEYS) {
             self.tile.keys = span;
             let q = self.of.queries.rows();
-            if !self.keys.scores(call, &self.tile, q, T::ONE, scores, KEYS) {
+            if self.keys.scores(call, &self.tile, q, T::ONE, scores, KEYS).is_none() {
                 continue;
             }
             for (i, lse) in self.lse.iter_mut().enumerate() {
@@ -496,10 +504,18 @@ impl<T: Real> Rowwise<'_, T> {
         }
         for span in panel.tiles() {
             self.tile.keys = span;
-            let part = &mut scores[self.tile.keys.start - panel.start..];
-            self.weigh_and_copy(part, panel.stride);
-            let context = &mut self.of.context;
-            add_context(call, &self.tile, self.values, part, panel.stride, context);
+            let weights = &mut scores[self.tile.keys.start - panel.start..];
+            self.weigh_and_copy(weights, panel.stride);
+            let Some(cover) = Cover::of(call.scope, &self.tile) else {
+                continue;
+            };
+            let width = padded_width(call.dims.d_v);
+            for part in cover.parts() {
+                let weights = &mut weights[part.first(panel.stride)..];
+                let context = &mut self.of.context[part.rows.start * width..];
+                let tile = part.of(&self.tile);
+                add_context(call, &tile, self.values, weights, panel.stride, context);
+            }
         }
     }
 
@@ -572,7 +588,7 @@ impl Chosen {
         let mut top = [T::NEG_INFINITY; QUERIES];
         for span in tiles(visible(call, tile), KEYS) {
             tile.keys = span;
-            if !keys.scores(call, tile, q, T::ONE, scores, KEYS) {
+            if keys.scores(call, tile, q, T::ONE, scores, KEYS).is_none() {
                 continue;
             }
             for i in 0..rows {

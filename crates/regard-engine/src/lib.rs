@@ -22,6 +22,7 @@
 
 mod backward;
 mod check;
+mod cover;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]

@@ -6,6 +6,7 @@ use regard_attn::score::Block;
 use regard_attn::{Position, Rows};
 use regard_tensor::{Buffer, Real, simd};
 
+use crate::cover::Cover;
 use crate::kernel::product::{COLUMNS, Left, Panels, Product};
 use crate::kernel::transpose;
 
@@ -283,6 +284,25 @@ impl<T: Real> Along<T> {
                     }
                 }
             }
+        }
+    }
+
+    /// `c_j += α·Σ_i a_ij b_i` over all rows of b, for the keys j of a tile of weights that is `cover`ed;
+    /// outside its parts the weights are 0.
+    pub(crate) fn add_weighted_by_key(
+        &self,
+        c: &mut [T],
+        stride: usize,
+        cover: Cover,
+        weights: &[T],
+        weights_stride: usize,
+        alpha: T,
+    ) {
+        for part in cover.parts_by_key() {
+            let data = &weights[part.first(weights_stride)..];
+            let left = Left::Columns { data, stride: weights_stride };
+            let c = &mut c[part.columns.start * stride..];
+            self.add_weighted(c, stride, part.columns.len(), left, alpha, &part.rows);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Panel {
         for span in self.tiles() {
             tile.keys = span;
             let part = &mut scores[tile.keys.start - self.start..];
-            if !keys.scores(call, tile, q, T::ONE, part, self.stride) {
+            if keys.scores(call, tile, q, T::ONE, part, self.stride).is_none() {
                 for row in part.chunks_mut(self.stride).take(tile.queries.len()) {
                     row[..tile.keys.len()].fill(T::NEG_INFINITY);
                 }

@@ -6,6 +6,7 @@ use regard_attn::score::{Block, BlockMut};
 use regard_attn::{At, Call, Coverage, Lowering, Position, Scope, TileAt};
 use regard_tensor::{Real, simd};
 
+use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::padded;
 use crate::kernel::product::{Left, Product};
@@ -108,8 +109,8 @@ impl<T: Real> Keys<T> {
     }
 
     /// `s_ij = factor·(score(q_i, k_j) + bias_ij)`, and −∞ where the scope forbids the pair or where
-    /// columns only fill up the last lanes. Returns false, and leaves `out` as it is, if the scope
-    /// forbids all.
+    /// columns only fill up the last lanes. Returns the parts that may be allowed; none, and leaves `out` as it is, if the
+    /// scope forbids all.
     pub(crate) fn scores(
         &self,
         call: &Call<'_, T>,
@@ -118,11 +119,28 @@ impl<T: Real> Keys<T> {
         factor: T,
         out: &mut [T],
         stride: usize,
-    ) -> bool {
-        let coverage = call.scope.tile(tile.at, tile.queries.clone(), tile.keys.clone());
-        if coverage == Coverage::Skip {
-            return false;
+    ) -> Option<Cover> {
+        let cover = Cover::of(call.scope, tile)?;
+        cover.fill_outside(T::NEG_INFINITY, out, stride);
+        for part in cover.parts() {
+            let of_part = part.of(tile);
+            let data = &q.data[part.rows.start * q.stride..];
+            let q = Block { data, rows: part.rows.len(), ..q };
+            self.part_scores(call, &of_part, q, factor, &mut out[part.first(stride)..], stride);
         }
+        Some(cover)
+    }
+
+    /// The scores of one part, which is `tile`; `out` begins with it.
+    fn part_scores(
+        &self,
+        call: &Call<'_, T>,
+        tile: &TileAt,
+        q: Block<'_, T>,
+        factor: T,
+        out: &mut [T],
+        stride: usize,
+    ) {
         let (rows, n) = (tile.queries.len(), tile.keys.len());
         let biases = call.position.biases();
         let drop_scale = fault::is(Fault::DroppedScale);
@@ -150,19 +168,19 @@ impl<T: Real> Keys<T> {
             let filler = if fault::is(Fault::UnfilledLanes) { T::ZERO } else { T::NEG_INFINITY };
             out[i * stride + n..i * stride + padded(n)].fill(filler);
         }
-        if coverage == Coverage::Partial && !fault::is(Fault::LeakedMask) {
+        if !fault::is(Fault::LeakedMask) {
             fill_forbidden(call.scope, tile, T::NEG_INFINITY, out, stride);
         }
-        true
     }
 
-    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden), adds the gradients of the score and of position's
+    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden or in no part of `cover`), adds the gradients of the score and of position's
     /// bias in the tile to `dq` and `dk`, whose rows are [`padded_width`]`(d_k)` apart and begin with
     /// the tile's, and to the parameters'.
     pub(crate) fn backward(
         &self,
         call: &Call<'_, T>,
         tile: &TileAt,
+        cover: Cover,
         q: &Queries<T>,
         g: &[T],
         stride: usize,
@@ -181,10 +199,13 @@ impl<T: Real> Keys<T> {
         match call.score.lowering() {
             Lowering::Product { scale } => {
                 // s_ij = scale·q_i·k_j: dq_i += scale·Σ_j g_ij k_j, dk_j += scale·Σ_i g_ij q_i.
-                let left = Left::Rows { data: g, stride };
-                self.along.add_weighted(dq, width, rows, left, scale, &tile.keys);
-                let left = Left::Columns { data: g, stride };
-                q.along.add_weighted(dk, width, n, left, scale, &(0..rows));
+                for part in cover.parts() {
+                    let left = Left::Rows { data: &g[part.first(stride)..], stride };
+                    let dq = &mut dq[part.rows.start * width..];
+                    let (m, keys) = (part.rows.len(), part.of(tile).keys);
+                    self.along.add_weighted(dq, width, m, left, scale, &keys);
+                }
+                q.along.add_weighted_by_key(dk, width, cover, g, stride, scale);
             }
             Lowering::Tile => {
                 let finite = q.along.all_finite() && self.along.all_finite();

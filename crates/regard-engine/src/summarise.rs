@@ -178,7 +178,7 @@ impl<T: Real> Job<'_, T> {
         let mut picks = Picks::new(rows);
         for span in tiles(range, KEYS) {
             tile.keys = span;
-            if !keys.scores(call, tile, q, scale, scores, KEYS) {
+            if keys.scores(call, tile, q, scale, scores, KEYS).is_none() {
                 continue;
             }
             let columns = padded(tile.keys.len());

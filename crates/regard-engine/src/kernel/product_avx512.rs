@@ -101,6 +101,8 @@ impl All {
             // SAFETY: the caller's promise.
             unsafe {
                 i += match rows - i {
+                    // Sixteen in halves, not as twelve and four.
+                    16 => self.block::<BY_ROWS, 8, P>(i, p),
                     12.. => self.block::<BY_ROWS, 12, P>(i, p),
                     8.. => self.block::<BY_ROWS, 8, P>(i, p),
                     4.. => self.block::<BY_ROWS, 4, P>(i, p),

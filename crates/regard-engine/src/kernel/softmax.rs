@@ -209,7 +209,7 @@ impl<T: Real> Kernel for FromLse<'_, T> {
     }
 }
 
-/// `∂L/∂s_ij = a_ij (∂L/∂a_ij − mean_i)`, where mean_i = Σ_l a_il ∂L/∂a_il; in place of `∂L/∂a`.
+/// `∂L/∂s_ij = slope·a_ij (∂L/∂a_ij − mean_i)`, where mean_i = Σ_l a_il ∂L/∂a_il; in place of `∂L/∂a`.
 ///
 /// A pair of weight 0 gets 0, whatever ∂L/∂a or the mean holds.
 pub(crate) fn backward<T: Real>(
@@ -218,20 +218,20 @@ pub(crate) fn backward<T: Real>(
     stride: usize,
     columns: usize,
     mean: &[T],
+    slope: T,
 ) {
-    for (i, mean) in mean.iter().enumerate() {
-        let at = i * stride..i * stride + columns;
-        let (a, da, mean) = (&weights[at.clone()], &mut dweights[at], *mean);
-        simd::vectorise(
-            #[inline(always)]
-            move || {
-                for (a, da) in a.iter().zip(da) {
-                    let ds = *a * (*da - mean);
-                    *da = if *a == T::ZERO { T::ZERO } else { ds };
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            for (i, mean) in mean.iter().enumerate() {
+                let at = i * stride..i * stride + columns;
+                for (a, da) in weights[at.clone()].iter().zip(&mut dweights[at]) {
+                    let ds = *a * (*da - *mean);
+                    *da = if *a == T::ZERO { T::ZERO } else { ds * slope };
                 }
-            },
-        );
-    }
+            }
+        },
+    );
 }
 
 /// `mean_i += Σ_j a_ij d_ij`, passing over pairs of weight 0.
@@ -321,7 +321,7 @@ mod tests {
         let mut weights = tile(&[&[f64::NAN, 1.0, NEVER]]);
         from_lse(&mut weights, LANES, LANES, &[f64::NAN]);
         let mut d = vec![f64::NAN; LANES];
-        backward(&weights, &mut d, LANES, LANES, &[f64::NAN]);
+        backward(&weights, &mut d, LANES, LANES, &[f64::NAN], 1.0);
         assert!(d[0].is_nan() && d[1].is_nan() && d[2..].iter().all(|d| *d == 0.0));
     }
 }
