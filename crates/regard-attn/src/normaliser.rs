@@ -92,7 +92,10 @@ pub trait Normaliser<T: Real>: Sync + Debug {
 fn spread_nan<T: Real>(row: &mut [T]) -> Option<T> {
     // NaN is the one number that does not equal itself.
     #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
-    let nan = row.iter().copied().find(|s| s != s)?;
+    let is_nan = |s: &T| s != s;
+    // By parts without an early exit, which are searched many numbers at a time.
+    let with_nan = |part: &&[T]| part.iter().filter(|s| is_nan(s)).count() > 0;
+    let nan = row.chunks(256).find(with_nan)?.iter().copied().find(is_nan)?;
     for s in row {
         *s = if *s == T::NEG_INFINITY { T::ZERO } else { nan };
     }

@@ -11,6 +11,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::gradients::{Gradients, Targets};
+use crate::kernel::ahead::{self, Region};
 use crate::kernel::product::{Left, Product};
 use crate::kernel::{dropout, padded, softmax};
 use crate::pack::{self, Across, Along, Source, padded_width};
@@ -100,6 +101,7 @@ pub fn backward<T: Real>(
     let sums = plan::run(&mut new(), tasks, work * 5 / 2, new, |scratch, task| {
         let mut dparams = ParamGradients::zeros(call);
         for n in task * per_task..inputs.units().min((task + 1) * per_task) {
+            ahead::fetch(inputs.after(n).chain(job.after(n)));
             job.unit(inputs.unit(n), scratch, &mut dparams);
         }
         dparams
@@ -251,6 +253,17 @@ impl<T: Real> OfQueries<T> {
 }
 
 impl<T: Real> Backward<'_, T> {
+    /// The memory that the unit after `n` will read besides the inputs.
+    fn after(&self, n: usize) -> impl Iterator<Item = Region> + use<'_, T> {
+        let inputs = &self.inputs;
+        let next = (n + 1 < inputs.units()).then(|| inputs.unit(n + 1));
+        next.into_iter().flat_map(|unit| {
+            let (item, head) = (inputs.item(unit), inputs.heads(unit).start);
+            let rows = |rows| Source::new(rows, item.q_start, head, inputs.call.dims.d_v);
+            [rows(self.context), rows(self.d_context)].map(|source| source.region(item.q_len))
+        })
+    }
+
     /// All gradients of a unit. Sums over queries go head by head and tile by tile within a piece,
     /// then piece by piece.
     fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
@@ -559,7 +572,16 @@ impl<T: Real> Backward<'_, T> {
         let slope = if fault::is(Fault::Sign) { -slope } else { slope };
         for part in cover.parts() {
             let (first, part_of, rows) = (part.first(KEYS), part.of(tile), part.rows);
-            self.share_gradients(&part_of, of, rows.clone(), of_keys.values, pairs, first, KEYS, dparams);
+            self.share_gradients(
+                &part_of,
+                of,
+                rows.clone(),
+                of_keys.values,
+                pairs,
+                first,
+                KEYS,
+                dparams,
+            );
             let Pairs { weights, dscores, .. } = &mut *pairs;
             let (weights, dscores) = (&weights[first..], &mut dscores[first..]);
             let columns = padded(part.columns.len());
@@ -674,7 +696,15 @@ impl<T: Real> Backward<'_, T> {
             let OfQueries { queries, dq, .. } = &mut *of;
             let (dk, _) = of_keys.sums.from(call, tile.keys.start);
             of_keys.keys.backward(
-                call, tile, cover, queries, &pairs.dscores, KEYS, dq, dk, dparams,
+                call,
+                tile,
+                cover,
+                queries,
+                &pairs.dscores,
+                KEYS,
+                dq,
+                dk,
+                dparams,
             );
         }
     }
@@ -746,7 +776,16 @@ impl<T: Real> Backward<'_, T> {
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
-            self.share_gradients(tile, of, 0..rows, of_keys.values, pairs, from, panel.stride, dparams);
+            self.share_gradients(
+                tile,
+                of,
+                0..rows,
+                of_keys.values,
+                pairs,
+                from,
+                panel.stride,
+                dparams,
+            );
             let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
         }
@@ -864,7 +903,13 @@ impl<T: Real> Backward<'_, T> {
         }
         dc.add_weighted_by_key(dv, padded_width(d_v), cover, weights, stride, T::ONE);
         if call.position.has_values() {
-            call.position.value_tile_backward(tile, weights, stride, dc.all(), &mut dparams.position);
+            call.position.value_tile_backward(
+                tile,
+                weights,
+                stride,
+                dc.all(),
+                &mut dparams.position,
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use regard_attn::{Coverage, Scope, TileAt};
 use regard_tensor::Real;
 
 use crate::kernel::LANES;
-use crate::plan::{KEYS, QUERIES};
+use crate::plan::QUERIES;
 
 /// Queries that are looked at together.
 const STRIP: usize = 16;
@@ -151,6 +151,7 @@ impl Cover {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::KEYS;
     use regard_attn::At;
     use regard_attn::scope::{Alignment, Causal, Full, Window};
 
@@ -183,8 +184,11 @@ mod tests {
                     continue;
                 };
                 for by_key in [false, true] {
-                    let parts: Vec<Part> =
-                        if by_key { cover.parts_by_key().collect() } else { cover.parts().collect() };
+                    let parts: Vec<Part> = if by_key {
+                        cover.parts_by_key().collect()
+                    } else {
+                        cover.parts().collect()
+                    };
                     let mut seen = vec![0; 64 * KEYS];
                     for part in parts {
                         for i in part.rows.clone() {

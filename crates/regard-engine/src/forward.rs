@@ -12,7 +12,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
-use crate::kernel::{LANES, dropout, padded};
+use crate::kernel::{LANES, ahead, dropout, padded};
 use crate::pack::{Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
@@ -110,6 +110,7 @@ pub fn forward<T: Real>(
     let work = (0..inputs.units()).map(|n| inputs.work(inputs.unit(n))).sum();
     let new = || Scratch::new(call);
     plan::run(&mut new(), inputs.units(), work, new, |scratch, n| {
+        ahead::fetch(inputs.after(n));
         job.unit(inputs.unit(n), scratch);
     });
     Ok(Output { lse, weights })
@@ -296,8 +297,7 @@ impl<T: Real> Forward<'_, T> {
         let (context, d_v) = (&job.of.context, self.inputs.call.dims.d_v);
         let (head, queries) = (job.tile.at.head, job.tile.queries.clone());
         let first = self.inputs.item(unit).q_start + queries.start;
-        let streams =
-            matches!(self.inputs.call.normaliser.streaming(), Streaming::Softmax { .. });
+        let streams = matches!(self.inputs.call.normaliser.streaming(), Streaming::Softmax { .. });
         let mut scales = [T::ONE; QUERIES];
         if streams {
             scales = job.of.running.map(Running::scale);

@@ -2,11 +2,11 @@
 
 use regard_attn::summary::{Top, distance_bin, insert_top};
 use regard_attn::{AttnError, Call, Rows, Streaming, Summary, TileAt, Wanted};
-use regard_tensor::{Buffer, Key, Real};
+use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
 use crate::forward::{Chosen, row_at, visible};
-use crate::kernel::{padded, softmax};
+use crate::kernel::{LANES, padded, softmax};
 use crate::pack::Source;
 use crate::panel::Panel;
 use crate::plan::{self, KEYS, QUERIES, tiles};
@@ -234,18 +234,26 @@ impl<T: Real> Job<'_, T> {
         if self.call.position.weighs() {
             self.call.position.weight_tile(tile, part, stride);
         }
+        let n = tile.keys.len();
+        if self.wanted.key_sums {
+            let (rows, sums) = (tile.queries.len(), &mut out.key_sums[tile.keys.clone()]);
+            let part = &*part;
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    for i in 0..rows {
+                        for (sum, a) in sums.iter_mut().zip(&part[i * stride..i * stride + n]) {
+                            *sum += *a;
+                        }
+                    }
+                },
+            );
+        }
         for (i, query) in tile.queries.clone().enumerate() {
-            let weights = &part[i * stride..i * stride + tile.keys.len()];
-            if self.wanted.key_sums {
-                for (sum, a) in out.key_sums[tile.keys.start..].iter_mut().zip(weights) {
-                    *sum += *a;
-                }
-            }
+            let weights = &part[i * stride..i * stride + n];
             if self.wanted.top > 0 {
                 let top = &mut out.top[query * self.wanted.top..][..self.wanted.top];
-                for (key, a) in tile.keys.clone().zip(weights) {
-                    insert_top(top, key, *a);
-                }
+                insert_largest(top, tile.keys.start, weights);
             }
             if let Some(radius) = self.wanted.distances {
                 for (key, a) in tile.keys.clone().zip(weights) {
@@ -253,6 +261,33 @@ impl<T: Real> Job<'_, T> {
                 }
             }
         }
+    }
+}
+
+/// Puts the weights of keys from `first` on among the largest so far.
+fn insert_largest<T: Real>(top: &mut [Top<T>], first: usize, weights: &[T]) {
+    let (groups, rest) = weights.as_chunks::<LANES>();
+    for (n, group) in groups.iter().enumerate() {
+        let least = top.last().map_or(T::ZERO, |top| top.weight);
+        // Most groups have none that is large enough.
+        let mut candidates = simd::vectorise(
+            #[inline(always)]
+            move || {
+                let mut above = 0u32;
+                for l in 0..LANES {
+                    above |= u32::from(group[l] > least) << l;
+                }
+                above
+            },
+        );
+        while candidates != 0 {
+            let l = candidates.trailing_zeros() as usize;
+            insert_top(top, first + n * LANES + l, group[l]);
+            candidates &= candidates - 1;
+        }
+    }
+    for (l, weight) in rest.iter().enumerate() {
+        insert_top(top, first + groups.len() * LANES + l, *weight);
     }
 }
 

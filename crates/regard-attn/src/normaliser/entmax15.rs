@@ -1,6 +1,6 @@
 //! `a_j = (s_j/2 − τ)₊²`
 
-use regard_tensor::Real;
+use regard_tensor::{Real, simd};
 
 use super::{Normaliser, sparse};
 use crate::catalogue::{Entry, Kind, Paper, example};
@@ -19,10 +19,10 @@ pub(crate) const ENTRY: Entry = Entry {
     }),
     taxonomy: None,
     shapes: "s [kv_len] → a [kv_len], sum 1, zero for low scores",
-    cost: "a sort of the scores within 2 of the largest; needs the whole row",
+    cost: "a few passes over the row, which it needs whole",
     mistakes: &[
         "the factor 1/2 on the scores left out",
-        "the variance of the sorted scores as mean of squares less square of mean, which cancels",
+        "the variance of the support as mean of squares less square of mean, which cancels",
     ],
     example: example!(Entmax15),
 };
@@ -30,10 +30,9 @@ pub(crate) const ENTRY: Entry = Entry {
 /// `a_j = ((s_j/2 − τ)₊)²`, with τ such that `Σ_j a_j = 1`: between the softmax and
 /// [`Sparsemax`](super::Sparsemax).
 ///
-/// Peters et al. 2019, algorithm 2 (<https://arxiv.org/abs/1905.05702>): with z = s/2 sorted,
-/// z_(1) ≥ z_(2) ≥ …, the support is the first n for which `Σ_{i<n} (z_(i) − z_(n))² < 1`, and with
-/// M the mean and S the sum of squared deviations of those n, `τ = M − √((1 − S)/n)`. M and S are
-/// carried along without cancellation. Scores of −∞ have the weight 0; a row of −∞ alone becomes
+/// Peters et al. 2019 (<https://arxiv.org/abs/1905.05702>): with z = s/2, and M the mean and V the sum of squared deviations
+/// of the n scores of the support, `τ = M − √((1 − V)/n)`. Their algorithm 2 sorts the scores to find the
+/// support; here Newton's steps find it, which take a pass over the row each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
 /// zero; NaN or +∞ among the scores makes NaN of all weights but those of forbidden keys. No
 /// log-sum-exp.
 ///
@@ -59,42 +58,69 @@ impl<T: Real> Normaliser<T> for Entmax15 {
     }
 
     fn row(&self, row: &mut [T]) -> T {
-        let largest = match sparse::largest(row, T::from_f64(0.5)) {
-            Ok(largest) => largest,
-            Err(lse) => return lse,
-        };
-        // Number, mean and sum of squared deviations of the support.
-        let (mut n, mut mean, mut squares) = (T::ZERO, T::ZERO, T::ZERO);
-        for z in largest {
-            let deviation = z - mean;
-            // Σ_{i<n} (z_i − z)²: the weights of those before if τ were z.
-            if squares + n * deviation * deviation >= T::ONE {
-                break;
-            }
-            n += T::ONE;
-            mean += deviation / n;
-            squares += deviation * (z - mean);
+        if let Err(lse) = sparse::shift(row, T::from_f64(0.5)) {
+            return lse;
         }
-        let tau = mean - ((T::ONE - squares).max(T::ZERO) / n).sqrt();
-        for z in row {
-            let root = (*z - tau).max(T::ZERO);
-            *z = root * root;
-        }
+        let tau = threshold(row);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for z in row {
+                    let root = (*z - tau).max(T::ZERO);
+                    *z = root * root;
+                }
+            },
+        );
         T::ZERO
     }
 
     fn row_backward(&self, weights: &[T], dweights: &mut [T]) {
-        let (mut sum, mut roots) = (T::ZERO, T::ZERO);
-        for (a, da) in weights.iter().zip(dweights.iter()) {
-            if *a != T::ZERO {
-                sum += a.sqrt() * *da;
-                roots += a.sqrt();
+        let [sum, roots] = sparse::sums(
+            weights,
+            dweights,
+            #[inline(always)]
+            |a, da| {
+                let root = a.sqrt();
+                if a == T::ZERO { [T::ZERO; 2] } else { [root * da, root] }
+            },
+        );
+        let mean = sum / roots;
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for (a, da) in weights.iter().zip(dweights) {
+                    let ds = a.sqrt() * (*da - mean);
+                    *da = if *a == T::ZERO { T::ZERO } else { ds };
+                }
+            },
+        );
+    }
+}
+
+/// The τ for which `Σ_j (z_j − τ)₊² = 1`, where the largest z is 0.
+///
+/// The sum is convex in τ: from τ = −1 on, where it is at least 1, Newton's steps never pass the solution. Once they leave
+/// the support as it is, τ is the root of the support's own quadratic, if that leaves it as it is, too.
+fn threshold<T: Real>(row: &[T]) -> T {
+    let (mut tau, mut support) = (-T::ONE, T::ZERO);
+    for _ in 0..sparse::MOST_STEPS {
+        let [n, sum, squares] = sparse::above(row, tau);
+        let excess = squares - T::ONE;
+        if n == T::ZERO || excess <= T::ZERO {
+            break;
+        }
+        if n == support {
+            // n·δ² − 2·sum·δ + excess = 0, without cancellation.
+            let root = (sum * sum - n * excess).max(T::ZERO).sqrt();
+            let there = tau + excess / (sum + root);
+            if sparse::above(row, there)[0] == n {
+                return there;
             }
         }
-        for (a, da) in weights.iter().zip(dweights) {
-            *da = if *a == T::ZERO { T::ZERO } else { a.sqrt() * (*da - sum / roots) };
-        }
+        tau += excess / (sum + sum);
+        support = n;
     }
+    tau
 }
 
 #[cfg(test)]

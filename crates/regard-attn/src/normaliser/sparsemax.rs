@@ -1,6 +1,6 @@
 //! `a_j = (s_j − τ)₊`
 
-use regard_tensor::Real;
+use regard_tensor::{Real, simd};
 
 use super::{Normaliser, sparse};
 use crate::catalogue::{Entry, Kind, Paper, example};
@@ -19,7 +19,7 @@ pub(crate) const ENTRY: Entry = Entry {
     }),
     taxonomy: None,
     shapes: "s [kv_len] → a [kv_len], sum 1, mostly 0",
-    cost: "a sort of the scores within 1 of the largest; needs the whole row",
+    cost: "a few passes over the row, which it needs whole",
     mistakes: &[
         "its logarithm in a loss: most weights are exactly 0",
         "keys out of the support get no gradient and stay out: begin with small scores",
@@ -29,9 +29,9 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// `a_j = (s_j − τ)₊`, with τ such that `Σ_j a_j = 1`: the point of the simplex that is nearest to s.
 ///
-/// Martins and Astudillo 2016, algorithm 1 (<https://arxiv.org/abs/1602.02068>): with the scores
-/// sorted, s_(1) ≥ s_(2) ≥ …, the support is the first n for which `Σ_{i<n} (s_(i) − s_(n)) < 1`,
-/// and `τ = (Σ_{i≤n} s_(i) − 1) / n`. Scores of −∞ have the weight 0; a row of −∞ alone becomes
+/// Martins and Astudillo 2016 (<https://arxiv.org/abs/1602.02068>): on the support S,
+/// `τ = (Σ_{j∈S} s_j − 1) / |S|`. Their algorithm 1 sorts the scores to find S; here Newton's steps find it, from
+/// τ = max s − 1 on, which take a pass over the row each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
 /// zero; NaN or +∞ among the scores makes NaN of all weights but those of forbidden keys. No
 /// log-sum-exp.
 ///
@@ -57,36 +57,47 @@ impl<T: Real> Normaliser<T> for Sparsemax {
     }
 
     fn row(&self, row: &mut [T]) -> T {
-        let largest = match sparse::largest(row, T::ONE) {
-            Ok(largest) => largest,
-            Err(lse) => return lse,
-        };
-        let (mut sum, mut tau) = (T::ZERO, T::ZERO);
-        for (n, z) in largest.into_iter().enumerate() {
-            // Σ_{i<n} (z_i − z): the weights of those before if τ were z.
-            if sum - T::from_usize(n) * z >= T::ONE {
+        if let Err(lse) = sparse::shift(row, T::ONE) {
+            return lse;
+        }
+        // The sum of the weights is convex in τ: from the left, Newton's steps never pass the solution, and
+        // on the support itself one step reaches it.
+        let (mut tau, mut support) = (-T::ONE, T::ZERO);
+        for _ in 0..sparse::MOST_STEPS {
+            let [n, sum, _] = sparse::above(row, tau);
+            if n == support || n == T::ZERO {
                 break;
             }
-            sum += z;
-            tau = (sum - T::ONE) / T::from_usize(n + 1);
+            tau += (sum - T::ONE) / n;
+            support = n;
         }
-        for z in row {
-            *z = (*z - tau).max(T::ZERO);
-        }
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for z in row {
+                    *z = (*z - tau).max(T::ZERO);
+                }
+            },
+        );
         T::ZERO
     }
 
     fn row_backward(&self, weights: &[T], dweights: &mut [T]) {
-        let (mut sum, mut n) = (T::ZERO, T::ZERO);
-        for (a, da) in weights.iter().zip(dweights.iter()) {
-            if *a != T::ZERO {
-                sum += *da;
-                n += T::ONE;
-            }
-        }
-        for (a, da) in weights.iter().zip(dweights) {
-            *da = if *a == T::ZERO { T::ZERO } else { *da - sum / n };
-        }
+        let [sum, n] = sparse::sums(
+            weights,
+            dweights,
+            #[inline(always)]
+            |a, da| if a == T::ZERO { [T::ZERO; 2] } else { [da, T::ONE] },
+        );
+        let mean = sum / n;
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for (a, da) in weights.iter().zip(dweights) {
+                    *da = if *a == T::ZERO { T::ZERO } else { *da - mean };
+                }
+            },
+        );
     }
 }
 

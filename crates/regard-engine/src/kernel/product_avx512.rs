@@ -110,6 +110,7 @@ impl All {
                     _ => self.block::<BY_ROWS, 1, P>(i, p),
                 };
             }
+            super::ahead::step();
         }
     }
 

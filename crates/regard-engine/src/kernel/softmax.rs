@@ -9,8 +9,8 @@ use regard_tensor::Real;
 use regard_tensor::simd::{self, Kernel};
 
 use super::LANES;
-use crate::plan::QUERIES;
 use crate::fault::{self, Fault};
+use crate::plan::QUERIES;
 
 /// The running maximum and sum of one row: `total = Σ_j exp(s_j − top)` over the scores seen.
 #[derive(Debug, Clone, Copy)]
