@@ -11,7 +11,6 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::gradients::{Gradients, Targets};
-use crate::kernel::ahead::{self, Region};
 use crate::kernel::product::{Left, Product};
 use crate::kernel::{dropout, padded, softmax};
 use crate::pack::{self, Across, Along, Source, padded_width};
@@ -101,7 +100,6 @@ pub fn backward<T: Real>(
     let sums = plan::run(&mut new(), tasks, work * 5 / 2, new, |scratch, task| {
         let mut dparams = ParamGradients::zeros(call);
         for n in task * per_task..inputs.units().min((task + 1) * per_task) {
-            ahead::fetch(inputs.after(n).chain(job.after(n)));
             job.unit(inputs.unit(n), scratch, &mut dparams);
         }
         dparams
@@ -253,17 +251,6 @@ impl<T: Real> OfQueries<T> {
 }
 
 impl<T: Real> Backward<'_, T> {
-    /// The memory that the unit after `n` will read besides the inputs.
-    fn after(&self, n: usize) -> impl Iterator<Item = Region> + use<'_, T> {
-        let inputs = &self.inputs;
-        let next = (n + 1 < inputs.units()).then(|| inputs.unit(n + 1));
-        next.into_iter().flat_map(|unit| {
-            let (item, head) = (inputs.item(unit), inputs.heads(unit).start);
-            let rows = |rows| Source::new(rows, item.q_start, head, inputs.call.dims.d_v);
-            [rows(self.context), rows(self.d_context)].map(|source| source.region(item.q_len))
-        })
-    }
-
     /// All gradients of a unit. Sums over queries go head by head and tile by tile within a piece,
     /// then piece by piece.
     fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {

@@ -12,7 +12,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
-use crate::kernel::{LANES, ahead, dropout, padded};
+use crate::kernel::{LANES, dropout, padded};
 use crate::pack::{Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
@@ -110,7 +110,6 @@ pub fn forward<T: Real>(
     let work = (0..inputs.units()).map(|n| inputs.work(inputs.unit(n))).sum();
     let new = || Scratch::new(call);
     plan::run(&mut new(), inputs.units(), work, new, |scratch, n| {
-        ahead::fetch(inputs.after(n));
         job.unit(inputs.unit(n), scratch);
     });
     Ok(Output { lse, weights })

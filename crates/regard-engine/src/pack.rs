@@ -7,7 +7,6 @@ use regard_attn::{Position, Rows};
 use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
-use crate::kernel::ahead::Region;
 use crate::kernel::product::{COLUMNS, Left, Panels, Product};
 use crate::kernel::transpose;
 
@@ -37,19 +36,6 @@ impl<'a, T> Source<'a, T> {
         let first = (self.start + rows.start) * row_stride + self.head * head_stride;
         let data = &data[first..first + (rows.len() - 1) * row_stride + self.width];
         Block { data, rows: rows.len(), width: self.width, stride: row_stride }
-    }
-
-    /// The memory of the first `rows` rows.
-    pub(crate) fn region(&self, rows: usize) -> Region {
-        let Rows { data, row_stride, head_stride } = self.rows;
-        let first = self.start * row_stride + self.head * head_stride;
-        let size = size_of::<T>();
-        Region {
-            start: data.as_ptr().wrapping_add(first).cast(),
-            stride: row_stride * size,
-            width: self.width * size,
-            rows,
-        }
     }
 
     #[inline(always)]

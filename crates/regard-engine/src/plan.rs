@@ -12,7 +12,6 @@ use regard_tensor::Real;
 
 use crate::fault::{self, Fault};
 use crate::kernel::LANES;
-use crate::kernel::ahead::Region;
 use crate::pack::Source;
 
 /// Queries of a tile.
@@ -84,17 +83,6 @@ impl<'a, T: Real> Inputs<'a, T> {
         let heads = self.call.dims.n_kv_heads;
         let head = if wrong { (unit.kv_head + 1) % heads } else { unit.kv_head };
         Source::new(self.k, start, head, self.call.dims.d_k)
-    }
-
-    /// The memory that the unit after `n` will read, with its first head's queries.
-    pub(crate) fn after(&self, n: usize) -> impl Iterator<Item = Region> + use<'_, 'a, T> {
-        let next = (n + 1 < self.units()).then(|| self.unit(n + 1));
-        next.into_iter().flat_map(|unit| {
-            let item = self.item(unit);
-            let queries = self.queries(unit, self.heads(unit).start).region(item.q_len);
-            let keys = self.keys(unit).region(item.kv_len);
-            [queries, self.values(unit).region(item.kv_len), keys]
-        })
     }
 
     /// The values of a unit.

@@ -1,6 +1,5 @@
 //! What runs on a tile: the matrix product, the softmax of its rows, dropout.
 
-pub(crate) mod ahead;
 pub(crate) mod dropout;
 pub(crate) mod product;
 #[cfg(target_arch = "x86_64")]

@@ -110,7 +110,6 @@ impl All {
                     _ => self.block::<BY_ROWS, 1, P>(i, p),
                 };
             }
-            super::ahead::step();
         }
     }
 
