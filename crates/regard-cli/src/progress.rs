@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use regard::report::{EvalRecord, StepRecord};
-use regard::tasks::tag::Observer;
+use regard::tasks::training::Observer;
 use serde_json::json;
 
 use crate::output::{print_json, tell};

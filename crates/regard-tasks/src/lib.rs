@@ -11,5 +11,6 @@ mod error;
 pub mod run;
 pub mod score;
 pub mod tag;
+pub mod training;
 
 pub use error::TaskError;
