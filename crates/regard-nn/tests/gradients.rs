@@ -18,7 +18,9 @@ use regard_attn::position::{NoPosition, Rotary, RotaryLayout};
 use regard_attn::score::{Dot, ScaledDot};
 use regard_nn::layers::Gru;
 use regard_nn::models::{CharEncoder, EncoderConfig, FeedForwardConfig, Output, Tagger, Target};
-use regard_nn::ops::{Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, ScoreSpec};
+use regard_nn::ops::{
+    Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, PositionSpec, ScoreSpec,
+};
 use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
 use regard_tensor::Key;
 use regard_testkit::check_gradients_of;
@@ -242,10 +244,10 @@ fn attention(
         score: score.map_or(ScoreSpec::Additive(v_a), ScoreSpec::Fixed),
         normaliser: Arc::new(Softmax),
         scope: Arc::new(scope),
-        position: match rotary {
+        position: PositionSpec::Fixed(match rotary {
             Some(layout) => Arc::new(Rotary::new(100.0, layout)),
             None => Arc::new(NoPosition),
-        },
+        }),
         dropout,
     }
 }

@@ -12,7 +12,7 @@ use regard_tensor::{Real, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::Linear;
-use crate::ops::{Activation, AttentionSpec, AttentionWeights, ScoreSpec};
+use crate::ops::{Activation, AttentionSpec, AttentionWeights, PositionSpec, ScoreSpec};
 use crate::{Init, NnError, ParamId, ParamSpecs, Ragged, Tape, Var};
 
 /// Which score a layer uses.
@@ -195,7 +195,7 @@ impl MultiHeadAttention {
             score,
             normaliser: Arc::new(Softmax),
             scope: Arc::new(config.scope),
-            position,
+            position: PositionSpec::Fixed(position),
             dropout: config.dropout,
         };
         let (context, weights) = tape.self_attention(qkv, items, spec, want_weights)?;

@@ -15,12 +15,16 @@ mod gru;
 mod layer_norm;
 mod linear;
 mod lstm;
+mod maxout;
 mod pool;
 mod recurrent;
 
 pub use activation::Activation;
-pub use attention::{AttentionSpec, AttentionWeights, ScoreSpec};
+pub use attention::{
+    Attended, AttentionSpec, AttentionWeights, Operands, PositionSpec, ScoreSpec, WithPosition,
+    WithScore,
+};
 pub use crf::{Crf, viterbi};
 pub use cross_entropy::IGNORED;
 pub use pool::Pool;
-pub use recurrent::Direction;
+pub use recurrent::{Cell, Direction, Recurrence};
