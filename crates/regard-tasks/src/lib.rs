@@ -12,5 +12,6 @@ pub mod run;
 pub mod score;
 pub mod tag;
 pub mod training;
+pub mod translate;
 
 pub use error::TaskError;

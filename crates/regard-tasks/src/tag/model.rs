@@ -12,11 +12,7 @@ use super::config::TagConfig;
 use super::lexicon::Lexicon;
 use crate::TaskError;
 use crate::run::{RunFacts, RunFolder, hash};
-use crate::training::load_best;
-
-const GIB: f64 = (1u64 << 30) as f64;
-/// Memory that training a model may take for its parameters.
-const MAX_BYTES: f64 = 16.0 * GIB;
+use crate::training::{check_memory, load_best};
 
 /// The model that the settings stand for, and the list of its parameters.
 pub(super) fn build(
@@ -44,13 +40,7 @@ pub(super) fn build(
             output: m.output,
         },
     )?;
-    // Weights, gradients and the optimiser's two averages.
-    let bytes = specs.flat_len() as f64 * 16.0;
-    if bytes > MAX_BYTES {
-        let expected = format!("small enough for {:.0} GiB of memory", MAX_BYTES / GIB);
-        let actual = format!("{} parameters, {:.0} GiB", specs.flat_len(), bytes / GIB);
-        return Err(NnError::Hyper { name: "model", expected, actual });
-    }
+    check_memory(&specs)?;
     Ok((tagger, specs))
 }
 

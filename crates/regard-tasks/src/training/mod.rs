@@ -22,7 +22,7 @@ use std::time::Instant;
 use regard_metrics::Metric;
 use regard_nn::checkpoint::Archive;
 use regard_nn::optim::{Optimiser, clip, global_norm};
-use regard_nn::{Mode, NnError, Params, Tape, Var};
+use regard_nn::{Mode, NnError, ParamSpecs, Params, Tape, Var};
 use regard_report::{
     EvalRecord, MetricsLog, RunSummary, StepRecord, StopReason, learning_curve_svg,
 };
@@ -373,6 +373,22 @@ impl<L: Learner> Trainer<L> {
             stop,
         }
     }
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+/// Memory that training a model may take for its parameters.
+const MAX_BYTES: f64 = 16.0 * GIB;
+
+/// Refuses a model whose training needs more memory than machines have.
+pub(crate) fn check_memory(specs: &ParamSpecs) -> Result<(), NnError> {
+    // Weights, gradients and the optimiser's two averages.
+    let bytes = specs.flat_len() as f64 * 16.0;
+    if bytes > MAX_BYTES {
+        let expected = format!("small enough for {:.0} GiB of memory", MAX_BYTES / GIB);
+        let actual = format!("{} parameters, {:.0} GiB", specs.flat_len(), bytes / GIB);
+        return Err(NnError::Hyper { name: "model", expected, actual });
+    }
+    Ok(())
 }
 
 /// Reads the best weights of a folder into `params`.
