@@ -9,10 +9,12 @@
 //! | progress of a training run | [`StepRecord`], [`EvalRecord`] | [`MetricsLog`], [`learning_curve_svg`] |
 //! | the end of a training run | [`RunSummary`] | [`json_line`] |
 //! | the attention of one sentence | [`AttentionReport`] | [`attention_csv`], [`attention_npz`], [`heatmap_svg`], [`grid_svg`], [`terminal_heatmap`] |
+//! | the attentions of one translation | [`AlignmentReport`] | [`alignment_csv`], [`alignment_svg`], [`terminal_alignment`] |
 //! | a table of results | [`Table`] | [`Table::to_text`], [`Table::to_markdown`] |
 //!
 //! Every file should be written with [`write_atomic`], so that a reader never meets half of one.
 
+mod alignment;
 mod attention;
 mod error;
 mod event;
@@ -24,6 +26,9 @@ mod records;
 mod table;
 mod text;
 
+pub use alignment::{
+    AlignmentHead, AlignmentKind, AlignmentReport, alignment_csv, alignment_svg, terminal_alignment,
+};
 pub use attention::csv::attention_csv;
 pub use attention::heatmap::heatmap_svg;
 pub use attention::npz::attention_npz;

@@ -143,6 +143,9 @@ pub enum TaskError {
          train one with --model bahdanau, luong or transformer"
     )]
     NoAlignment(String),
+    /// There is no token in the model's translation.
+    #[error("the model's translation is empty; give one with --target")]
+    EmptyTranslation,
     /// Parallel text is neither two files nor one table.
     #[error(
         "{0} files of parallel text; give a source file and a target file, or one table of tabs"

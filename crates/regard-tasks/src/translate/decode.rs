@@ -157,6 +157,20 @@ pub fn translate_lines(
     Ok(done.into_iter().flatten().collect())
 }
 
+impl LoadedTranslator {
+    /// The tokens of the best translation of a source that is not empty.
+    pub(super) fn best(
+        &self,
+        source: &[u32],
+        options: &TranslateOptions,
+    ) -> Result<Vec<u32>, TaskError> {
+        let search = options.search(options.limit(source.len()));
+        let packed = Sequences::new(&[source]);
+        let found = translate(&self.translator, &self.params, &packed, &search)?;
+        Ok(found.into_iter().flatten().next().map(|best| best.tokens).unwrap_or_default())
+    }
+}
+
 /// The text of what the search found for a line.
 fn spell(
     model: &LoadedTranslator,
