@@ -21,9 +21,17 @@ pub fn alignment_page(report: &AlignmentReport) -> Result<String, ViewerError> {
     report.validate().map_err(fault)?;
     let mut heads = String::new();
     for (kind, title, hint) in [
-        (AlignmentKind::Cross, "Target to source", "Rows are target tokens as they are about to be written, columns source tokens."),
+        (
+            AlignmentKind::Cross,
+            "Target to source",
+            "Rows are target tokens as they are about to be written, columns source tokens.",
+        ),
         (AlignmentKind::EncoderSelf, "Source to source", "Rows and columns are source tokens."),
-        (AlignmentKind::DecoderSelf, "Target to target", "Rows are target tokens as they are about to be written, columns what is written."),
+        (
+            AlignmentKind::DecoderSelf,
+            "Target to target",
+            "Rows are target tokens as they are about to be written, columns what is written.",
+        ),
     ] {
         let of_kind: Vec<_> = report.heads.iter().filter(|head| head.kind == kind).collect();
         if of_kind.is_empty() {

@@ -222,8 +222,7 @@ pub(crate) mod tests {
             sigma: None,
             radius: None,
         };
-        let mut cross =
-            head(AlignmentKind::Cross, 3, 2, &[0.875, 0.125, 0.25, 0.5, 0.0625, 0.75]);
+        let mut cross = head(AlignmentKind::Cross, 3, 2, &[0.875, 0.125, 0.25, 0.5, 0.0625, 0.75]);
         cross.centres = Some(vec![0.25, 0.75, 1.0]);
         cross.sigma = Some(0.5);
         cross.radius = Some(1);

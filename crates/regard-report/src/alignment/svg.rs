@@ -148,7 +148,9 @@ mod tests {
         let svg = alignment_svg(&report, AlignmentKind::Cross, 0, 0).unwrap();
         assert_eq!(svg.matches("weight 0.").count(), 6);
         assert_eq!(svg.matches(r#"class="window""#).count(), 3);
-        assert!(svg.contains("centre 0.750") && svg.contains("window ±1") && svg.contains("σ = 0.5"));
+        assert!(
+            svg.contains("centre 0.750") && svg.contains("window ±1") && svg.contains("σ = 0.5")
+        );
         assert!(svg.contains("&lt;Hund&gt;") && !svg.contains("<Hund>"));
         let svg = alignment_svg(&report, AlignmentKind::DecoderSelf, 0, 0).unwrap();
         assert_eq!(svg.matches("not written yet").count(), 3);

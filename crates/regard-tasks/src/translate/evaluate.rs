@@ -27,17 +27,21 @@ pub struct TranslateEvaluation {
     pub loss: Option<f64>,
     /// exp of that.
     pub perplexity: Option<f64>,
+    /// Lines whose translation is the reference to the letter.
+    pub exact: usize,
     /// Lines that were translated.
     pub lines: usize,
 }
 
 impl TranslateEvaluation {
-    /// The main figures by name: BLEU and chrF in per cent, the loss in nats a token.
+    /// The main figures by name: BLEU and chrF in per cent, the loss in nats a token, the exact lines as a
+    /// rate in [0, 1].
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let mut figures = BTreeMap::from([
             ("bleu".to_string(), self.bleu.points()),
             ("chrf".to_string(), self.chrf.points()),
         ]);
+        figures.insert("exact".to_string(), self.exact as f64 / self.lines.max(1) as f64);
         for (name, value) in [("loss", self.loss), ("perplexity", self.perplexity)] {
             if let Some(value) = value {
                 figures.insert(name.to_string(), value);
@@ -74,10 +78,15 @@ pub fn evaluate(
     let mut chrf = Chrf::default();
     chrf.lowercase = lowercase;
     let mut chrf = Corpus::new(chrf);
+    let mut exact = 0;
     for (pair, line) in pairs.iter().zip(&translated) {
         let text = line.translations.first().map_or("", |t| t.text.as_str());
         bleu.update(text, &[&pair.target])?;
         chrf.update(text, &[&pair.target])?;
+        let same = |a: &str, b: &str| {
+            if lowercase { a.to_lowercase() == b.to_lowercase() } else { a == b }
+        };
+        exact += usize::from(same(text, &pair.target));
     }
     let loss = loss(model, pairs)?;
     let scores = TranslateEvaluation {
@@ -87,6 +96,7 @@ pub fn evaluate(
         chrf_signature: chrf.signature(),
         loss,
         perplexity: loss.map(f64::exp),
+        exact,
         lines: pairs.len(),
     };
     Ok((scores, translated))

@@ -23,6 +23,7 @@ mod lexicon;
 mod look;
 mod model;
 mod predict;
+pub mod reversal;
 mod train;
 
 pub use config::{

@@ -119,6 +119,11 @@ impl TranslateLearner {
         Ok(Self { model, corpus, lengths })
     }
 
+    /// The model as it is.
+    pub(crate) fn into_model(self) -> LoadedTranslator {
+        self.model
+    }
+
     /// Source, translation and reference of some development lines.
     fn samples(&self) -> Result<Vec<String>, TaskError> {
         let chosen = self.sampled();

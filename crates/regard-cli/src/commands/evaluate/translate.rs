@@ -13,6 +13,7 @@ use super::EvaluateArgs;
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, save, tell};
+use crate::text::count;
 
 #[derive(Debug, Args)]
 pub(super) struct TranslateArgs {
@@ -92,6 +93,11 @@ pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
             let unit = model.config.data.tokens.kind();
             text += &format!("perplexity = {perplexity:.3} (loss {loss:.4} a {unit} token)\n");
         }
+        text += &format!(
+            "exactly the reference: {} of {}\n",
+            scores.exact,
+            count(scores.lines as u64, "line")
+        );
         print(&text)?;
     }
     if let Some(path) = &args.output {
