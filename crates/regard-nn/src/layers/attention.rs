@@ -199,9 +199,28 @@ impl MultiHeadAttention {
             dropout: config.dropout,
         };
         let (context, weights) = tape.self_attention(qkv, items, spec, want_weights)?;
+        Ok((self.closed(tape, context, residual)?, weights))
+    }
+
+    /// Queries, keys and values `[rows, 3·d_model]`.
+    pub(super) fn projected<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        x: Var,
+    ) -> Result<Var, NnError> {
+        self.qkv.forward(tape, x)
+    }
+
+    /// What the layer makes of the contexts.
+    pub(super) fn closed<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        context: Var,
+        residual: Option<Var>,
+    ) -> Result<Var, NnError> {
         match &self.output {
-            Some(output) => Ok((output.apply(tape, context, Activation::None, residual)?, weights)),
-            None => Ok((context, weights)),
+            Some(output) => output.apply(tape, context, Activation::None, residual),
+            None => Ok(context),
         }
     }
 

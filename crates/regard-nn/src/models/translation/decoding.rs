@@ -2,8 +2,11 @@
 
 use regard_tensor::{Real, ShapeError, Tensor};
 
+use super::alignment::Source;
+use super::transformer::TransformerState;
 use super::translator::Translator;
 use crate::layers::StateVars;
+use crate::ops::{Resumed, Seen};
 use crate::{NnError, Params, Tape, Var};
 
 /// A batch of half-written outputs, one a row; several rows may write for one source.
@@ -24,6 +27,15 @@ pub struct Decoding<'m, T: Real> {
 #[derive(Debug, Clone)]
 pub(super) enum State<T: Real> {
     Rnn(RnnState<T>),
+    Transformer(TransformerState<T>),
+}
+
+/// What a step gives.
+pub(super) struct Step<T: Real> {
+    /// The logits of the next token, `[rows, target_vocab]`.
+    pub(super) logits: Tensor<T>,
+    /// What each row looked at.
+    pub(super) seen: Option<Seen<T>>,
 }
 
 /// The state of a recurrent decoder.
@@ -33,14 +45,27 @@ pub(super) struct RnnState<T: Real> {
     pub(super) source: Vec<usize>,
     /// h, and an LSTM's c, of each layer, `[rows, hidden]`.
     pub(super) layers: Vec<(Tensor<T>, Option<Tensor<T>>)>,
-    /// What else each row carries: the fixed context, or the fed vector.
+    /// What else each row carries: the fixed context, or h̃.
     pub(super) feed: Option<Tensor<T>>,
+    /// What the decoder looks at.
+    pub(super) annotations: Option<Source<T>>,
+    /// Steps so far.
+    time: usize,
+    /// The weights of the last step, for a score that looks at them.
+    weights: Option<Vec<Vec<T>>>,
 }
 
 impl<T: Real> RnnState<T> {
     /// One row a source, with these states.
     pub(super) fn new(tape: &Tape<'_, T>, rows: usize, layers: &[StateVars]) -> Self {
-        let mut state = Self { source: (0..rows).collect(), layers: Vec::new(), feed: None };
+        let mut state = Self {
+            source: (0..rows).collect(),
+            layers: Vec::new(),
+            feed: None,
+            annotations: None,
+            time: 0,
+            weights: None,
+        };
         state.set(tape, layers);
         state
     }
@@ -66,14 +91,43 @@ impl<T: Real> RnnState<T> {
         self.layers = layers.iter().map(value).collect();
     }
 
+    /// What the decoder looks at.
+    pub(super) fn annotations(&self) -> Result<&Source<T>, NnError> {
+        let missing = || ShapeError::new("step", "annotations", "those of the start", "none");
+        Ok(self.annotations.as_ref().ok_or_else(missing)?)
+    }
+
+    /// Where the next step goes on from.
+    pub(super) fn resumed(&self) -> Resumed<T> {
+        Resumed { time: self.time, feed: self.feed.clone(), weights: self.weights.clone() }
+    }
+
+    /// Takes what a step of a decoder with attention left; its weights where `aware`.
+    pub(super) fn advance(
+        &mut self,
+        layers: Vec<(Tensor<T>, Option<Tensor<T>>)>,
+        seen: Option<&Seen<T>>,
+        aware: bool,
+    ) {
+        self.layers = layers;
+        self.time += 1;
+        self.weights = seen.filter(|_| aware).map(|seen| seen.weights.clone());
+    }
+
     fn select(&mut self, rows: &[usize]) {
-        self.source = rows.iter().map(|r| self.source[*r]).collect();
+        self.source = chosen_of(&self.source, rows);
+        self.weights = self.weights.as_ref().map(|weights| chosen_of(weights, rows));
         for (h, c) in &mut self.layers {
             *h = chosen(h, rows);
             *c = c.as_ref().map(|c| chosen(c, rows));
         }
         self.feed = self.feed.as_ref().map(|feed| chosen(feed, rows));
     }
+}
+
+/// The chosen entries of a list.
+pub(super) fn chosen_of<X: Clone>(of: &[X], rows: &[usize]) -> Vec<X> {
+    rows.iter().map(|row| of[*row].clone()).collect()
 }
 
 /// The chosen rows of a matrix.
@@ -96,6 +150,7 @@ impl<T: Real> Decoding<'_, T> {
     pub fn sources(&self) -> &[usize] {
         match &self.state {
             State::Rnn(state) => &state.source,
+            State::Transformer(state) => &state.source,
         }
     }
 
@@ -123,9 +178,11 @@ impl<T: Real> Decoding<'_, T> {
             let (operation, index) = ("step", previous[at] as usize);
             return Err(NnError::Index { operation, what: "token", index, at, limit: vocab });
         }
-        let mut z = self.model.step(self, previous)?;
-        log_softmax(&mut z);
-        Ok(z)
+        let (model, keep) = (self.model, self.keep_attention);
+        let Step { mut logits, seen } = model.step(self.params, &mut self.state, previous, keep)?;
+        self.attention = seen.filter(|_| keep).map(|seen| seen.weights);
+        log_softmax(&mut logits);
+        Ok(logits)
     }
 
     /// Keeps the chosen rows, in this order; a row may be chosen more than once, or not at all.
@@ -140,9 +197,9 @@ impl<T: Real> Decoding<'_, T> {
         }
         match &mut self.state {
             State::Rnn(state) => state.select(rows),
+            State::Transformer(state) => state.select(rows),
         }
-        self.attention =
-            self.attention.take().map(|all| rows.iter().map(|r| all[*r].clone()).collect());
+        self.attention = self.attention.take().map(|all| chosen_of(&all, rows));
         Ok(())
     }
 }

@@ -17,15 +17,23 @@
 //! Ids [`UNKNOWN`], [`BEGIN`] and [`END`] are special in every vocabulary. Batches are packed: no id stands
 //! for padding.
 
+mod alignment;
+mod annotations;
+mod bahdanau;
 mod cho2014;
 mod config;
 pub mod decode;
 mod decoding;
 mod look;
+mod luong;
 mod seq2seq;
 mod sequences;
+mod transformer;
 mod translator;
 
+pub use alignment::{Alignment, AlignmentConfig, Source};
+pub use annotations::Annotations;
+pub use bahdanau::{Bahdanau, BahdanauDecoder};
 pub use cho2014::Cho2014;
 pub use config::{
     AlignmentScope, AlignmentScore, BahdanauConfig, Cho2014Config, LocationAware, LuongConfig,
@@ -33,6 +41,8 @@ pub use config::{
 };
 pub use decoding::Decoding;
 pub use look::{AlignmentMap, AttentionKind};
+pub use luong::{Luong, LuongDecoder};
 pub use seq2seq::Seq2seq;
 pub use sequences::{BEGIN, END, PairBatch, SPECIAL, Sequences, UNKNOWN};
+pub use transformer::TranslationTransformer;
 pub use translator::{LossOptions, TranslationLoss, Translator};

@@ -2,11 +2,12 @@
 
 use regard_tensor::{Key, Real, Tensor};
 
-use super::decoding::{Decoding, State, log_softmax};
+use super::decoding::{Decoding, State, Step, log_softmax};
 use super::{
-    AlignmentMap, BEGIN, Cho2014, END, PairBatch, SPECIAL, Seq2seq, Sequences, TranslatorConfig,
-    TranslatorModel,
+    AlignmentMap, AttentionKind, BEGIN, Bahdanau, Cho2014, END, Luong, PairBatch, SPECIAL, Seq2seq,
+    Sequences, TranslationTransformer, TranslatorConfig, TranslatorModel,
 };
+use crate::ops::Seen;
 use crate::{Mode, NnError, ParamSpecs, Params, Tape, Var};
 
 /// An encoder–decoder model.
@@ -20,6 +21,9 @@ pub struct Translator {
 enum Model {
     Seq2seq(Seq2seq),
     Cho2014(Cho2014),
+    Bahdanau(Bahdanau),
+    Luong(Luong),
+    Transformer(TranslationTransformer),
 }
 
 /// What the loss is made of.
@@ -59,7 +63,11 @@ impl Translator {
         let model = match config.model {
             TranslatorModel::Seq2seq(c) => Model::Seq2seq(Seq2seq::new(specs, vocabs, c)?),
             TranslatorModel::Cho2014(c) => Model::Cho2014(Cho2014::new(specs, vocabs, c)?),
-            _ => unimplemented!(),
+            TranslatorModel::Bahdanau(c) => Model::Bahdanau(Bahdanau::new(specs, vocabs, c)?),
+            TranslatorModel::Luong(c) => Model::Luong(Luong::new(specs, vocabs, c)?),
+            TranslatorModel::Transformer(c) => {
+                Model::Transformer(TranslationTransformer::new(specs, vocabs, c)?)
+            }
         };
         Ok(Self { config, model })
     }
@@ -143,11 +151,34 @@ impl Translator {
         inputs: &Sequences,
         maps: Option<&mut Vec<AlignmentMap<T>>>,
     ) -> Result<Var, NnError> {
-        let _ = maps;
-        match &self.model {
-            Model::Seq2seq(m) => m.logits(tape, source, inputs),
-            Model::Cho2014(m) => m.logits(tape, source, inputs),
+        let want = maps.is_some();
+        let (logits, seen, window) = match &self.model {
+            Model::Seq2seq(m) => return m.logits(tape, source, inputs),
+            Model::Cho2014(m) => return m.logits(tape, source, inputs),
+            Model::Transformer(m) => return m.logits(tape, source, inputs, maps),
+            Model::Bahdanau(m) => {
+                let (logits, seen) = m.logits(tape, source, inputs, want)?;
+                (logits, seen, (None, None))
+            }
+            Model::Luong(m) => {
+                let (logits, seen) = m.logits(tape, source, inputs, want)?;
+                (logits, seen, m.window())
+            }
+        };
+        if let (Some(maps), Some(Seen { weights, centres })) = (maps, seen) {
+            let (radius, sigma) = window;
+            let keys = source.items.total();
+            maps.push(AlignmentMap {
+                kind: AttentionKind::Cross,
+                layer: 0,
+                head: 0,
+                weights: Tensor::from_slice(&[weights.len(), keys], &weights.concat())?,
+                centres,
+                sigma: sigma.map(T::from_f64),
+                radius,
+            });
         }
+        Ok(logits)
     }
 
     /// Reads the sources and stands before the first token of each output.
@@ -164,6 +195,9 @@ impl Translator {
         let state = match &self.model {
             Model::Seq2seq(m) => State::Rnn(m.start(&mut tape, source)?),
             Model::Cho2014(m) => State::Rnn(m.start(&mut tape, source)?),
+            Model::Bahdanau(m) => State::Rnn(m.start(&mut tape, source)?),
+            Model::Luong(m) => State::Rnn(m.start(&mut tape, source)?),
+            Model::Transformer(m) => State::Transformer(m.start(&mut tape, source)?),
         };
         Ok(Decoding { model: self, params, state, keep_attention: false, attention: None })
     }
@@ -171,13 +205,24 @@ impl Translator {
     /// The logits of the next token of every row.
     pub(super) fn step<T: Real>(
         &self,
-        decoding: &mut Decoding<'_, T>,
+        params: &Params<T>,
+        state: &mut State<T>,
         previous: &[u32],
-    ) -> Result<Tensor<T>, NnError> {
-        let params = decoding.params;
-        match (&self.model, &mut decoding.state) {
-            (Model::Seq2seq(m), State::Rnn(state)) => m.step(params, state, previous),
-            (Model::Cho2014(m), State::Rnn(state)) => m.step(params, state, previous),
+        keep: bool,
+    ) -> Result<Step<T>, NnError> {
+        match (&self.model, state) {
+            (Model::Seq2seq(m), State::Rnn(state)) => {
+                Ok(Step::blind(m.step(params, state, previous)?))
+            }
+            (Model::Cho2014(m), State::Rnn(state)) => {
+                Ok(Step::blind(m.step(params, state, previous)?))
+            }
+            (Model::Bahdanau(m), State::Rnn(state)) => m.step(params, state, previous, keep),
+            (Model::Luong(m), State::Rnn(state)) => m.step(params, state, previous, keep),
+            (Model::Transformer(m), State::Transformer(state)) => {
+                m.step(params, state, previous, keep)
+            }
+            _ => unreachable!("a decoding is made by its own model"),
         }
     }
 
