@@ -57,17 +57,19 @@ pub fn train(
     }
     let lexicon = Lexicon::build(&train, &config)?;
     let corpus = Corpus::new(&config, &lexicon, &train, dev)?;
-    let run = RunFolder::create(request.out)?;
     let facts = RunFacts {
         task: TASK.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         train_sha256: hashes(&config.data.train)?,
         dev_sha256: hashes(&config.data.dev)?,
     };
-    lexicon.save(&run)?;
     let text = config_text(&config.to_toml(), &facts);
-    say(&lexicon, &corpus, observer);
+    // Whatever the model refuses, before anything is written.
     let mut trainer = Trainer::new(TranslateLearner::new(config, lexicon, corpus)?)?;
+    let run = RunFolder::create(request.out)?;
+    let learner = &trainer.learner;
+    learner.model.lexicon.save(&run)?;
+    say(&learner.model.lexicon, &learner.corpus, observer);
     trainer.record(run, &text)?;
     trainer.go(request.stop, observer)
 }
