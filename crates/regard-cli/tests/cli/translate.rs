@@ -289,12 +289,7 @@ fn two_batches_accumulated_are_one_batch() {
 
 #[test]
 fn a_few_hundred_lines_of_multi30k() {
-    let data = std::env::var("REGARD_DATA").unwrap_or_else(|_| "../../../shared/data".into());
-    let data = std::path::Path::new(&data).join("multi30k-de-en");
-    if !data.is_dir() {
-        eprintln!("skipped: there is no {}", data.display());
-        return;
-    }
+    let Some(data) = regard_testkit::require_data("multi30k-de-en") else { return };
     let folder = tempfile::tempdir().unwrap();
     for (name, from, n) in [("train", "train", 300), ("dev", "val", 40)] {
         for ending in ["de", "en"] {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the loop, and what a task must tell it ([`Learner`]) |
 //! | `checkpoint.rs` | what a run needs to go on |
+//! | `weights.rs` | the best weights, read back; what memory they may take |
 //! | `settings.rs` | optimiser, schedule, clipping, averaging, stopping |
 //! | `observer.rs` | who hears how it goes |
 //!
@@ -14,6 +15,7 @@
 mod checkpoint;
 mod observer;
 mod settings;
+mod weights;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +24,7 @@ use std::time::Instant;
 use regard_metrics::Metric;
 use regard_nn::checkpoint::Archive;
 use regard_nn::optim::{Optimiser, clip, global_norm};
-use regard_nn::{Mode, NnError, ParamSpecs, Params, Tape, Var};
+use regard_nn::{Mode, NnError, Params, Tape, Var};
 use regard_report::{
     EvalRecord, MetricsLog, RunSummary, StepRecord, StopReason, learning_curve_svg,
 };
@@ -33,6 +35,7 @@ use self::checkpoint::State;
 pub use self::observer::{Observer, Silent};
 pub(crate) use self::settings::{LoopSettings, SettingsCheck, optimiser, range};
 pub use self::settings::{OptimiserKind, ScheduleKind};
+pub(crate) use self::weights::{check_memory, load_best};
 use crate::TaskError;
 use crate::run::{RunFolder, files};
 
@@ -373,40 +376,4 @@ impl<L: Learner> Trainer<L> {
             stop,
         }
     }
-}
-
-const GIB: f64 = (1u64 << 30) as f64;
-/// Memory that training a model may take for its parameters.
-const MAX_BYTES: f64 = 16.0 * GIB;
-
-/// Refuses a model whose training needs more memory than machines have.
-pub(crate) fn check_memory(specs: &ParamSpecs) -> Result<(), NnError> {
-    // Weights, gradients and the optimiser's two averages.
-    let bytes = specs.flat_len() as f64 * 16.0;
-    if bytes > MAX_BYTES {
-        let expected = format!("small enough for {:.0} GiB of memory", MAX_BYTES / GIB);
-        let actual = format!("{} parameters, {:.0} GiB", specs.flat_len(), bytes / GIB);
-        return Err(NnError::Hyper { name: "model", expected, actual });
-    }
-    Ok(())
-}
-
-/// Reads the best weights of a folder into `params`.
-pub(crate) fn load_best(
-    run: &RunFolder,
-    params: &mut Params<f32>,
-    fingerprint: &str,
-) -> Result<(), TaskError> {
-    let folder = run.path();
-    if !run.file(files::MODEL).is_file() {
-        return Err(TaskError::MissingFile { folder: folder.into(), file: files::MODEL });
-    }
-    let archive = Archive::<f32>::read(&run.file(files::MODEL))?;
-    let mut flat = params.flat().to_vec();
-    archive.get("", params, &mut flat)?;
-    if archive.texts.get(FINGERPRINT).map(String::as_str) != Some(fingerprint) {
-        return Err(TaskError::Changed { folder: folder.into(), file: files::MODEL });
-    }
-    params.flat_mut().copy_from_slice(&flat);
-    Ok(())
 }
