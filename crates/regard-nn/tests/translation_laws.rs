@@ -126,9 +126,9 @@ fn rows_follow_their_selection() {
             alone.step(&tokens[..1]).unwrap();
             let want = alone.step(&tokens[1..]).unwrap();
             assert!(got.row(r).iter().zip(want.row(0)).all(|(a, b)| (a - b).abs() < 1e-12));
-            if let (Some(many), Some(alone)) = (many.attention(), alone.attention()) {
+            if let (Some(many), Some([alone])) = (many.attention(), alone.attention()) {
                 assert_eq!(many[r].len(), source.item(item).len());
-                assert!(many[r].iter().zip(&alone[0]).all(|(a, b)| (a - b).abs() < 1e-12));
+                assert!(many[r].iter().zip(alone).all(|(a, b)| (a - b).abs() < 1e-12));
             }
         }
     });
@@ -141,7 +141,7 @@ fn a_beam_of_one_is_greedy() {
         let source = drawn(9, &[4, 1, 6], TARGET_VOCAB);
         let config = DecodeConfig { max_length: 9, ..DecodeConfig::default() };
         let found = translate(&model, &params, &source, &config).unwrap();
-        for (item, best) in found.iter().enumerate() {
+        for (item, found) in found.iter().enumerate() {
             let one = Sequences::new(&[source.item(item)]);
             let mut decoding = model.start(&params, &one).unwrap();
             let (mut tokens, mut log_prob, mut last) = (Vec::new(), 0.0, BEGIN);
@@ -156,24 +156,15 @@ fn a_beam_of_one_is_greedy() {
                 log_prob += log_p.row(0)[best as usize];
                 last = best;
                 if best == END {
-                    assert_eq!(best_of(best_ref(&found, item)).finished, !cut);
+                    assert_eq!(found[0].finished, !cut);
                     break;
                 }
                 tokens.push(best);
             }
-            let best = best_of(best);
-            assert_eq!(best.tokens, tokens);
-            assert!((best.log_prob - log_prob).abs() < 1e-11);
+            assert_eq!(found[0].tokens, tokens);
+            assert!((found[0].log_prob - log_prob).abs() < 1e-11);
         }
     });
-}
-
-fn best_ref(found: &[Vec<Hypothesis>], item: usize) -> &[Hypothesis] {
-    &found[item]
-}
-
-fn best_of(found: &[Hypothesis]) -> &Hypothesis {
-    &found[0]
 }
 
 /// Every output of up to `max` tokens with its log-probability and its attention, by brute force.
