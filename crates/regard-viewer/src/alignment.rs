@@ -1,6 +1,6 @@
 //! The page of a translation: every head as a picture, without a script.
 
-use regard_report::{AlignmentKind, AlignmentReport, alignment_svg};
+use regard_report::{AlignmentHead, AlignmentKind, AlignmentReport, ReportError, alignment_svg};
 
 use crate::page::ViewerError;
 use crate::template::{escape_html, fill, json_in_script};
@@ -20,36 +20,13 @@ pub fn alignment_page(report: &AlignmentReport) -> Result<String, ViewerError> {
     let fault = |source| ViewerError::Report { sentence: 0, source };
     report.validate().map_err(fault)?;
     let mut heads = String::new();
-    for (kind, title, hint) in [
-        (
-            AlignmentKind::Cross,
-            "Target to source",
-            "Rows are target tokens as they are about to be written, columns source tokens.",
-        ),
-        (AlignmentKind::EncoderSelf, "Source to source", "Rows and columns are source tokens."),
-        (
-            AlignmentKind::DecoderSelf,
-            "Target to target",
-            "Rows are target tokens as they are about to be written, columns what is written.",
-        ),
-    ] {
-        let of_kind: Vec<_> = report.heads.iter().filter(|head| head.kind == kind).collect();
-        if of_kind.is_empty() {
-            continue;
+    for kind in [AlignmentKind::Cross, AlignmentKind::EncoderSelf, AlignmentKind::DecoderSelf] {
+        let of_kind = report.heads.iter().filter(|head| head.kind == kind);
+        let pictures = of_kind.map(|head| picture(report, head)).collect::<Result<String, _>>();
+        let pictures = pictures.map_err(fault)?;
+        if !pictures.is_empty() {
+            heads.extend(["<section>\n", heading(kind), &pictures, "</section>\n"]);
         }
-        heads += &format!("<section>\n<h2>{title}</h2>\n<p class=\"hint\">{hint}</p>\n");
-        for head in of_kind {
-            let svg = alignment_svg(report, kind, head.layer, head.head).map_err(fault)?;
-            let open = if kind == AlignmentKind::Cross { " open" } else { "" };
-            heads += &format!(
-                "<details data-kind=\"{}\" data-layer=\"{layer}\" data-head=\"{h}\"{open}>\
-                 <summary>layer {layer}, head {h}</summary>\n<div class=\"scroll\">{svg}</div></details>\n",
-                kind.name(),
-                layer = head.layer,
-                h = head.head,
-            );
-        }
-        heads += "</section>\n";
     }
     let title = match report.source_text.char_indices().nth(60) {
         Some((end, _)) => format!("Translation: {}…", &report.source_text[..end]),
@@ -70,9 +47,38 @@ pub fn alignment_page(report: &AlignmentReport) -> Result<String, ViewerError> {
     ))
 }
 
+/// What a section shows.
+fn heading(kind: AlignmentKind) -> &'static str {
+    match kind {
+        AlignmentKind::Cross => {
+            "<h2>Target to source</h2>\n<p class=\"hint\">Rows are target tokens as they are about to \
+             be written, columns source tokens.</p>\n"
+        }
+        AlignmentKind::EncoderSelf => {
+            "<h2>Source to source</h2>\n<p class=\"hint\">Rows and columns are source tokens.</p>\n"
+        }
+        AlignmentKind::DecoderSelf => {
+            "<h2>Target to target</h2>\n<p class=\"hint\">Rows are target tokens as they are about to \
+             be written, columns what is written.</p>\n"
+        }
+    }
+}
+
+/// A head that unfolds.
+fn picture(report: &AlignmentReport, head: &AlignmentHead) -> Result<String, ReportError> {
+    let AlignmentHead { kind, layer, head, .. } = head;
+    let svg = alignment_svg(report, *kind, *layer, *head)?;
+    let open = if *kind == AlignmentKind::Cross { " open" } else { "" };
+    let kind = kind.name();
+    Ok(format!(
+        "<details data-kind=\"{kind}\" data-layer=\"{layer}\" data-head=\"{head}\"{open}>\
+         <summary>layer {layer}, head {head}</summary>\n<div class=\"scroll\">{svg}</div></details>\n"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
-    use regard_report::{AlignmentHead, Matrix};
+    use regard_report::Matrix;
 
     use super::*;
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use regard::tasks::run::task_of;
+use regard::tasks::translate::TASK;
 
 use crate::fault::{Fault, Outcome, not_for_task};
 
@@ -55,18 +56,14 @@ pub(crate) struct EvaluateArgs {
 }
 
 pub(crate) fn run(args: &EvaluateArgs) -> Result<Outcome> {
-    match task_of(&args.run)?.as_str() {
-        "translate" => {
-            not_for_task(args.tag.given(), "translator")?;
-            translate::run(args, &args.files)
-        }
-        // Another task's folder is refused there, by name.
-        _ => {
-            not_for_task(args.translate.given(), "tagger")?;
-            let [file] = args.files.as_slice() else {
-                return Err(Fault::new("a tagger is measured on one file, not two").into());
-            };
-            tag::run(args, file)
-        }
+    if task_of(&args.run)? == TASK {
+        not_for_task(args.tag.given(), "translator")?;
+        return translate::run(args, &args.files);
     }
+    // Another task's folder is refused there, by name.
+    not_for_task(args.translate.given(), "tagger")?;
+    let [file] = args.files.as_slice() else {
+        return Err(Fault::new("a tagger is measured on one file, not two").into());
+    };
+    tag::run(args, file)
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use regard::tasks::run::task_of;
+use regard::tasks::translate::TASK;
 
 use crate::fault::{Outcome, not_for_task};
 
@@ -72,16 +73,13 @@ pub(crate) struct LookArgs {
 }
 
 pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
-    match task_of(&args.run)?.as_str() {
-        "translate" => {
-            not_for_task(args.tag.given(), "translator")?;
-            translate::run(args)?;
-        }
+    if task_of(&args.run)? == TASK {
+        not_for_task(args.tag.given(), "translator")?;
+        translate::run(args)?;
+    } else {
         // Another task's folder is refused there, by name.
-        _ => {
-            not_for_task(args.translate.given(), "tagger")?;
-            tag::run(args)?;
-        }
+        not_for_task(args.translate.given(), "tagger")?;
+        tag::run(args)?;
     }
     Ok(Outcome::Done)
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use regard::tasks::run::task_of;
+use regard::tasks::translate::TASK;
 
 use crate::args::file;
 use crate::fault::{Fault, Outcome, not_for_task};
@@ -73,16 +74,13 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
             .hint("leave .gz out of the name and compress the file afterwards")
             .into());
     }
-    match task_of(&args.run)?.as_str() {
-        "translate" => {
-            not_for_task(args.tag.given(), "translator")?;
-            translate::run(args)?;
-        }
+    if task_of(&args.run)? == TASK {
+        not_for_task(args.tag.given(), "translator")?;
+        translate::run(args)?;
+    } else {
         // Another task's folder is refused there, by name.
-        _ => {
-            not_for_task(args.translate.given(), "tagger")?;
-            tag::run(args)?;
-        }
+        not_for_task(args.translate.given(), "tagger")?;
+        tag::run(args)?;
     }
     Ok(Outcome::Done)
 }

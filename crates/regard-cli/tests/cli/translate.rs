@@ -183,8 +183,9 @@ fn look_shows_every_attention() {
 #[test]
 fn subwords_tables_lower_case_and_separate_vocabularies() {
     let folder = parallel();
-    let table: String =
-        pairs(40, 3).iter().map(|(de, en)| format!("{en}\t{de}\tCC-BY\n")).collect();
+    let table: Vec<String> =
+        pairs(40, 3).iter().map(|(de, en)| format!("{en}\t{de}\tCC-BY")).collect();
+    let table = table.join("\n");
     fs::write(folder.path().join("a.tsv"), table).unwrap();
     let sizes = sizes("seq2seq");
     for (name, flags, files) in [

@@ -62,7 +62,7 @@ fn an_empty_side_and_a_line_of_5000_tokens_are_left_out_and_counted() {
     let path = |name: &str| folder.path().join(name);
     for (ending, empty, long) in [("de", "", "Hund"), ("en", "nothing", "dog")] {
         let good = fs::read_to_string(path(&format!("train.{ending}"))).unwrap();
-        let long = [long; 5000].join(" ");
+        let long = vec![long; 5000].join(" ");
         fs::write(path(&format!("odd.{ending}")), format!("{good}{empty}\n{long}\n")).unwrap();
     }
     let line = format!(

@@ -100,14 +100,9 @@ pub fn alignment_svg(
 }
 
 fn window_text(head: &AlignmentHead) -> String {
-    let mut text = String::new();
-    if let Some(radius) = head.radius {
-        text += &format!("; window ±{radius} around the line");
-    }
-    if let Some(sigma) = head.sigma {
-        text += &format!(", σ = {sigma}");
-    }
-    text
+    let radius = head.radius.map(|radius| format!("; window ±{radius} around the line"));
+    let sigma = head.sigma.map(|sigma| format!(", σ = {sigma}"));
+    radius.into_iter().chain(sigma).collect()
 }
 
 /// Frames the window of each query and marks its centre.

@@ -34,6 +34,6 @@ pub use decode::{TranslateOptions, Translated, Translation, force_decode, transl
 pub use evaluate::{ScoreOptions, TranslateEvaluation, evaluate};
 pub use lexicon::Lexicon;
 pub use look::look;
-pub use model::LoadedTranslator;
+pub use model::{LoadedTranslator, TASK};
 pub use predict::{Predicted, predict_stream};
 pub use train::{TrainRequest, resume, train};

@@ -12,7 +12,7 @@ use crate::run::{RunFacts, RunFolder, hash};
 use crate::training::{check_memory, load_best};
 
 /// The task's name in run folders.
-pub(super) const TASK: &str = "translate";
+pub const TASK: &str = "translate";
 
 /// The model that the settings stand for, and the list of its parameters.
 pub(super) fn build(

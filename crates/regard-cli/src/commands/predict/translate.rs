@@ -172,15 +172,12 @@ fn force(all: &PredictArgs, model: &LoadedTranslator) -> Result<()> {
     let pairs: Vec<Pair> = read_pairs(&names, "")?;
     let mut text = String::new();
     for (pair, score) in pairs.iter().zip(force_decode(model, &pairs)?) {
-        match score {
-            Some((log_prob, tokens)) => {
-                let perplexity = (-log_prob / tokens as f64).exp();
-                text += &format!("{log_prob:.4}\t{tokens}\t{perplexity:.4}\n");
-            }
-            None => {
-                tell(&format!("note: line {} has an empty side and no score", pair.line));
-                text += "-\t0\t-\n";
-            }
+        if let Some((log_prob, tokens)) = score {
+            let perplexity = (-log_prob / tokens as f64).exp();
+            text += &format!("{log_prob:.4}\t{tokens}\t{perplexity:.4}\n");
+        } else {
+            tell(&format!("note: line {} has an empty side and no score", pair.line));
+            text += "-\t0\t-\n";
         }
     }
     if let Some(path) = file(all.output.as_ref()) {
