@@ -6,7 +6,7 @@ mod translate;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
@@ -26,6 +26,7 @@ use crate::fault::{Outcome, not_for_task};
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
+    group = ArgGroup::new("what").required(true).multiple(true).args(["text", "file", "source"]),
     after_help = "`--help` shows more, with examples.",
     after_long_help = "\
 Examples:

@@ -187,7 +187,7 @@ fn flags_of_the_other_task() {
         ("evaluate {}/tagger {}/dev.conllu {}/dev.conllu", "measured on one file, not two"),
         ("predict {}/tagger {}/dev.conllu --n-best 2", "--n-best has no meaning for a tagger"),
         ("look {}/tagger --source x", "--source has no meaning for a tagger"),
-        ("look {}/tagger", "there is no sentence to look at"),
+        ("look {}/tagger", "required arguments"),
         ("train translate --resume --out {}/tagger", "for task `tag`, not `translate`"),
     ] {
         let err = run(folder.path(), line).fails();
@@ -203,7 +203,7 @@ fn what_cannot_be_looked_at() {
     let long = "der ".repeat(301);
     for (run_name, arguments, message) in [
         ("seq2seq", &["--source", "der"][..], "model `seq2seq` has no attention"),
-        ("run", &[], "there is no text to look at"),
+        ("run", &[], "required arguments"),
         ("run", &["--source", " "], "there is no word to look at"),
         ("run", &["--source", "der", "--target", ""], "there is no word to look at"),
         ("run", &["--source", &long], "the source has 301 tokens; look shows 300"),
