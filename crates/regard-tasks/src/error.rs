@@ -85,7 +85,7 @@ pub enum TaskError {
     /// Weights and the files beside them do not belong together.
     #[error(
         "{path}: settings or vocabularies are not those that {file} was written with; \
-         put the old config.toml and .tsv files back, or train anew into another folder",
+         put the old config.toml and vocabulary files back, or train anew into another folder",
         path = .folder.display()
     )]
     Changed {

@@ -129,6 +129,16 @@ fn text_that_the_model_knows_nothing_of() {
 }
 
 #[test]
+fn a_source_longer_than_the_location_score_knows() {
+    let folder = parallel();
+    let more = "--set model.score=location --set model.max_source=20 --set data.max_tokens=20";
+    train_translator(folder.path(), "luong", 1, "run", more);
+    let line = "der Hund ".repeat(11);
+    let err = run_with_input(folder.path(), "predict {}/run", line.as_bytes()).fails();
+    assert!(err.contains("20") && err.contains("22"), "{err}");
+}
+
+#[test]
 fn folders_and_what_was_changed_in_them() {
     let folder = parallel();
     let path = |name: &str| folder.path().join(name);

@@ -42,11 +42,11 @@ impl TranslateConfig {
                 kind,
                 cell: Cell::Lstm,
                 embedding: 256,
-                hidden: 512,
+                hidden: 256,
                 layers: 1,
                 bidirectional: true,
                 reverse_source: kind == ModelKind::Seq2seq,
-                readout: 256,
+                readout: 128,
                 attention: 256,
                 score: AlignmentScore::General,
                 scope: AlignmentScope::Global,
@@ -68,7 +68,7 @@ impl TranslateConfig {
                 dropout: if attention { 0.2 } else { 0.3 },
             },
             train: TrainConfig {
-                epochs: if attention { 20 } else { 12 },
+                epochs: if attention { 16 } else { 15 },
                 minutes: 0.0,
                 batch_tokens: 4000,
                 accumulate: 1,
@@ -115,6 +115,11 @@ impl TranslateConfig {
         if m.kind == ModelKind::Transformer && m.tie == Tie::All && !d.shared_vocab {
             let expected = "target or none where data.shared_vocab = false";
             return Err(range("model.tie", expected, "all"));
+        }
+        let by_place = m.kind == ModelKind::Luong && m.score == AlignmentScore::Location;
+        if by_place && d.max_tokens > m.max_source {
+            let expected = format!("at most model.max_source = {} for this score", m.max_source);
+            return Err(range("data.max_tokens", expected, d.max_tokens));
         }
         for (key, width) in [
             ("model.embedding", m.embedding),
@@ -255,6 +260,12 @@ mod tests {
             let error = with(Some(kind), &[set]).unwrap_err().to_string();
             assert!(error.contains(&format!("has no meaning for model `{kind}`")), "{error}");
         }
+        let location = ["model.score=location", "model.max_source=100"];
+        let error = with(Some(ModelKind::Luong), &location).unwrap_err().to_string();
+        assert!(
+            error.contains("`data.max_tokens` must be at most model.max_source = 100"),
+            "{error}"
+        );
         let error = with(None, &["model.kind=loung"]).unwrap_err().to_string();
         assert!(error.contains("one of seq2seq, cho2014, bahdanau, luong"), "{error}");
     }
@@ -269,6 +280,7 @@ mod tests {
             ("data.tokens=words", "unknown variant `words`, expected one of `bpe`, `unigram`"),
             ("model.d_model=0", "`model.d_model` must be in 1..=16384"),
             ("model.encoder_layers=0", "`model.encoder_layers` must be in 1..=256"),
+            ("data.max_ratio=-1", "`data.max_ratio` must be at least 0"),
             ("train.minutes=-1", "`train.minutes` must be at least 0"),
             ("train.accumulate=0", "`train.accumulate` must be at least 1"),
             ("train.scheduled_sampling=2", "`train.scheduled_sampling` must be in [0, 1]"),
