@@ -2,7 +2,7 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `mod.rs` | the loop, and what a task must tell it ([`Learner`]) |
+//! | `mod.rs` | the loop, and what a task must tell it (`Learner`) |
 //! | `checkpoint.rs` | what a run needs to go on |
 //! | `weights.rs` | the best weights, read back; what memory they may take |
 //! | `settings.rs` | optimiser, schedule, clipping, averaging, stopping |
