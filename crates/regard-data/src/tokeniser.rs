@@ -410,6 +410,19 @@ mod tests {
     }
 
     #[test]
+    fn every_number_is_one_line_of_text() {
+        for kind in TokeniserKind::ALL {
+            let tokeniser = made(kind, 400, false);
+            let all: Vec<u32> = (0..tokeniser.len() as u32).collect();
+            for ids in all.chunks(1).chain([all.as_slice()]) {
+                let text = tokeniser.decode(ids).unwrap();
+                assert!(!text.contains(['\n', '\r']), "{kind} {ids:?}");
+                assert_eq!(tokeniser.pieces(ids).unwrap().len(), ids.len());
+            }
+        }
+    }
+
+    #[test]
     fn damaged_files_are_refused() {
         for kind in TokeniserKind::ALL {
             let tokeniser = made(kind, 400, false);
