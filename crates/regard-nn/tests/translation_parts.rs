@@ -178,9 +178,9 @@ fn attention_between_sequences_agrees_with_the_reference() {
     }
 }
 
-/// The numbers of `PAPERS`: ten positions, D = 2, the centre 4.6 counted from 1.
+/// Ten positions, D = 2, the centre 4.6 counted from 1: numbers worked out from the formulas of the paper.
 #[test]
-fn local_p_weighs_as_published() {
+fn local_p_weighs_as_worked_out() {
     let scores = [0.3, -0.2, 0.5, 0.1, 0.9, 0.0, 0.4, -0.6, 0.2, 0.7];
     let params = no_params();
     let mut tape = Tape::<f64>::new(&params, Mode::Inference);

@@ -162,6 +162,10 @@ fn searches_out_of_range() {
             DecodeConfig { coverage_penalty: 0.2, ..plain.clone() },
             "`coverage_penalty` must be 0 for a model without attention, got 0.2",
         ),
+        (
+            DecodeConfig { attention: true, ..plain.clone() },
+            "`attention` must be off for a model without attention, got on",
+        ),
     ] {
         let error = translate(&model, &params, &source, &config).unwrap_err().to_string();
         assert_eq!(error, text);

@@ -10,7 +10,8 @@
 //!
 //! Bahdanau, Cho and Bengio 2015 (<https://arxiv.org/abs/1409.0473>), appendix A: RNNsearch. The paper has
 //! n = n' = 1000, m = 620, l = 500. Departures: the GRU has its reset gate behind the recurrent matrix, and
-//! biases (see [`Tape::gru`](crate::Tape::gru)); so have the keys and the output layer.
+//! biases (see [`Tape::gru`](crate::Tape::gru)); so have the keys and the output layer. First values are those of the
+//! layers (Glorot, recurrent matrices orthogonal) in place of the paper's narrow normal ones.
 
 use regard_tensor::{Real, Tensor};
 

@@ -149,7 +149,7 @@ pub struct Hypothesis {
 ///
 /// # Errors
 /// An option out of range, a beam of 0 or wider than the vocabulary, an empty source, an id
-/// outside the vocabulary, a coverage penalty for a model without attention.
+/// outside the vocabulary, attention or a coverage penalty for a model that has no attention.
 pub fn translate<T: Real>(
     model: &Translator,
     params: &Params<T>,
@@ -191,10 +191,14 @@ pub fn search<T: Real>(
     while !owners.is_empty() {
         let previous: Vec<u32> = live(&searches, &owners).map(Prefix::last).collect();
         let log_p = decoding.step(&previous)?;
-        if config.coverage_penalty > 0.0 && decoding.attention().is_none() {
-            let expected = "0 for a model without attention".into();
-            let actual = config.coverage_penalty.to_string();
-            return Err(NnError::Hyper { name: "coverage_penalty", expected, actual });
+        if config.wants_attention() && decoding.attention().is_none() {
+            let (name, expected, actual) = if config.attention {
+                ("attention", "off", "on".into())
+            } else {
+                ("coverage_penalty", "0", config.coverage_penalty.to_string())
+            };
+            let expected = format!("{expected} for a model without attention");
+            return Err(NnError::Hyper { name, expected, actual });
         }
         let mut kept = Vec::new();
         let mut next = Vec::new();

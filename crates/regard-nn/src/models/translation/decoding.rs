@@ -195,6 +195,9 @@ impl<T: Real> Decoding<'_, T> {
             let (operation, index) = ("select", rows[at]);
             return Err(NnError::Index { operation, what: "row", index, at, limit });
         }
+        if rows.len() == limit && rows.iter().enumerate().all(|(at, row)| at == *row) {
+            return Ok(());
+        }
         match &mut self.state {
             State::Rnn(state) => state.select(rows),
             State::Transformer(state) => state.select(rows),

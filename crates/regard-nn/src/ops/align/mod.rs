@@ -14,6 +14,7 @@
 //! Sources: Bahdanau et al. 2015; Luong et al. 2015, §3, with p in positions from 0, as the paper's code
 //! has it ((S − 1) σ(·) + 1 from 1).
 
+mod backward;
 mod conv;
 mod kernel;
 
