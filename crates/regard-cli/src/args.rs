@@ -10,9 +10,9 @@ use crate::commands::{
 
 /// Attention, all of it: train models of sequences, use them, and look into them.
 ///
-/// A model is trained from files that you have (CoNLL-U, or a word and its columns a line; plain or
-/// .gz) into a run folder. Every other command takes that folder: it measures the model, labels
-/// text with it, or shows what its attention did, number by number.
+/// A model is trained from files that you have (CoNLL-U, or a word and its columns a line; parallel
+/// text; plain or .gz) into a run folder. Every other command takes that folder: it measures the model,
+/// labels or translates text with it, or shows what its attention did, number by number.
 #[derive(Debug, Parser)]
 #[command(
     name = "regard",
@@ -26,6 +26,8 @@ Examples:
   regard evaluate runs/first test.conllu
   echo 'I saw a saw' | regard predict runs/first --format text
   regard look runs/first --text 'I saw a saw'
+  regard train translate --train train.de train.en --dev val.de val.en --out runs/de-en
+  echo 'Ein Mann geht.' | regard predict runs/de-en
 
 Results go to standard output, everything else to standard error.
 

@@ -48,6 +48,13 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Refuses a flag that has no meaning for the kind of model in a run folder.
+pub(crate) fn not_for_task(flag: Option<&str>, kind: &str) -> Result<(), Fault> {
+    flag.map_or(Ok(()), |flag| {
+        Err(Fault::new(format!("{flag} has no meaning for a {kind}, which the run holds")))
+    })
+}
+
 /// `error: …`, a line `caused by: …` for each cause, and `hint: …` where one helps.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut text = format!("error: {error}");
@@ -102,9 +109,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         TaskError::Model(NnError::Checkpoint { .. }) => {
             Some("copy the run folder again, or train anew into another one".into())
         }
-        TaskError::MissingFile { .. } | TaskError::NoRun(_) | TaskError::NoFolder(_) => {
-            Some("a run folder is what `regard train tag --out RUN` makes".into())
-        }
+        TaskError::MissingFile { .. } | TaskError::NoRun(_) | TaskError::NoFolder(_) => Some(
+            "a run folder is what `regard train tag --out RUN` makes, or `train translate`".into(),
+        ),
         _ => None,
     }
 }
@@ -117,9 +124,11 @@ fn is_out_of_room(kind: io::ErrorKind) -> bool {
 fn config_hint(error: &ConfigError) -> Option<String> {
     use ConfigError::{NotForModel, Range, Type, UnknownKey, Value};
     match error {
-        UnknownKey { .. } | Type { .. } | NotForModel { .. } | Range { .. } | Value { .. } => {
-            Some("`regard config tag --model KIND` prints every setting with its default".into())
-        }
+        UnknownKey { .. } | Type { .. } | NotForModel { .. } | Range { .. } | Value { .. } => Some(
+            "`regard config tag --model KIND` prints every setting with its default, and so \
+                 does `config translate`"
+                .into(),
+        ),
         _ => None,
     }
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use regard::report::{EvalRecord, StepRecord};
-use regard::tasks::tag::Observer;
+use regard::tasks::training::Observer;
 use serde_json::json;
 
 use crate::output::{print_json, tell};
-use crate::text::{duration, figure, percent};
+use crate::text::{duration, figure, number, unit};
 
 /// Steps between two plain lines.
 const LINE_EVERY: u64 = 200;
@@ -143,14 +143,19 @@ impl Observer for Progress<'_> {
 
     fn evaluated(&mut self, record: &EvalRecord, is_best: bool) {
         self.json("eval", record);
-        let main = record.metrics.get("span_f1").or_else(|| record.metrics.get("accuracy"));
-        self.dev = format!("  {} {} %", record.split, percent(main.copied()));
+        // What the task is about, where there are several figures.
+        let main = ["span_f1", "accuracy", "bleu", "loss"];
+        let main = main.iter().find_map(|key| Some((key, record.metrics.get(*key)?)));
+        if let Some((key, value)) = main {
+            let name = figure(key);
+            self.dev = format!("  {} {name} {}{}", record.split, number(key, *value), unit(key));
+        }
         if matches!(self.sink, Sink::Json) {
             return;
         }
         let figures = record.metrics.iter();
         let figures: Vec<String> = figures
-            .map(|(key, value)| format!("{} {} %", figure(key), percent(Some(*value))))
+            .map(|(key, value)| format!("{} {}{}", figure(key), number(key, *value), unit(key)))
             .collect();
         let best = if is_best { " (best so far)" } else { "" };
         self.say(&format!(
@@ -160,6 +165,13 @@ impl Observer for Progress<'_> {
             record.split,
             figures.join(", ")
         ));
+    }
+
+    fn sample(&mut self, text: &str) {
+        self.json("sample", text);
+        if !matches!(self.sink, Sink::Json) {
+            self.say(&format!("  {}", text.replace('\n', "\n  ")));
+        }
     }
 
     fn note(&mut self, text: &str) {

@@ -31,7 +31,26 @@ pub(crate) fn figure(key: &str) -> &str {
         "accuracy_ambiguous" => "on ambiguous words",
         "span_f1" => "span F1 (conlleval)",
         "span_f1_strict" => "span F1 (strict)",
+        "bleu" => "BLEU",
+        "chrf" => "chrF",
         other => other,
+    }
+}
+
+/// A figure's value as it is written: rates in per cent, the others as they are.
+pub(crate) fn number(key: &str, value: f64) -> String {
+    match key {
+        "loss" => format!("{value:.4}"),
+        "bleu" | "chrf" | "perplexity" => format!("{value:.2}"),
+        _ => percent(Some(value)),
+    }
+}
+
+/// What stands behind a figure's value.
+pub(crate) fn unit(key: &str) -> &'static str {
+    match key {
+        "loss" | "bleu" | "chrf" | "perplexity" => "",
+        _ => " %",
     }
 }
 

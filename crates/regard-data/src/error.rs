@@ -223,6 +223,48 @@ pub enum DataError {
         /// What it may be.
         expected: &'static str,
     },
+    /// Files that should stand line by line do not.
+    #[error(
+        "{first} has {first_lines} lines, but {second} has {second_lines}; line N of one must be \
+         the translation of line N of the other"
+    )]
+    LineCounts {
+        /// The file of the sources.
+        first: String,
+        /// How many lines it has.
+        first_lines: usize,
+        /// The file of the targets.
+        second: String,
+        /// How many lines it has.
+        second_lines: usize,
+    },
+    /// Columns of pairs are named in a way that is not understood, or both are the same.
+    #[error(
+        "columns {text:?}: name two columns of the table as source=N,target=N, counted from 0, or \
+         by the names in its first line"
+    )]
+    BadPairColumns {
+        /// What was given.
+        text: String,
+    },
+    /// The first line of a table does not name a column.
+    #[error("{file}, line 1: no column {name:?} among {names}; name one of these, or count from 0")]
+    NoSuchColumn {
+        /// The path or name.
+        file: String,
+        /// The name that was asked for.
+        name: String,
+        /// The names in the first line.
+        names: String,
+    },
+    /// No tokeniser can be made, or a saved one cannot be read.
+    #[error("{name}: {fault}")]
+    Tokeniser {
+        /// The file, or what the tokeniser is for.
+        name: String,
+        /// What is wrong.
+        fault: String,
+    },
     /// There is not one label for each word to write.
     #[error("{found} labels for the {expected} words of the sentence at line {line}")]
     LabelCount {

@@ -9,6 +9,9 @@
 //! | columns | `columns.rs` | a token and its columns a line (BIO, IOB2, IOBES, CoNLL-2003) |
 //! | text | `text.rs` | one sentence a line, without labels |
 //!
+//! Parallel text (line N of two files, or two columns of a table) is read by [`read_parallel`] and [`read_pair_table`];
+//! a [`Tokeniser`] makes numbers of it, and text of numbers.
+//!
 //! Each is read plain or gzipped (told apart by the first bytes, not by the name), with LF or CRLF,
 //! with or without a byte order mark or a last line end. A broken line is a [`DataError`] that names
 //! file, line and text.
@@ -37,13 +40,18 @@ mod columns;
 mod conllu;
 mod error;
 mod format;
+mod length_filter;
 mod lines;
+mod parallel;
 mod reader;
 mod rng;
 mod sentence;
+mod subword;
 mod text;
+mod tokeniser;
 mod tsv;
 mod vocab;
+mod word_pieces;
 mod word_stats;
 mod write;
 
@@ -52,10 +60,15 @@ pub use columns::BLANK_TOKEN;
 pub use conllu::ConllUColumn;
 pub use error::DataError;
 pub use format::Format;
+pub use length_filter::{Filtered, LengthFilter};
 pub use lines::MAX_LINE_BYTES;
+pub use parallel::{
+    Pair, PairColumn, PairColumns, Segments, read_pair_table, read_parallel, read_segments,
+};
 pub use reader::{Sentences, read_path};
 pub use rng::SplitMix64;
 pub use sentence::{Line, LineEnd, LineKind, Sentence, Separator};
+pub use tokeniser::{BEGIN, BEGIN_ID, END, END_ID, Tokeniser, TokeniserKind, TokeniserSettings};
 pub use vocab::{LabelSet, UNK, UNK_ID, Vocab};
 pub use word_stats::WordStats;
 pub use write::{write_lines, write_sentence};

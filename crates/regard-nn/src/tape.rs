@@ -47,6 +47,11 @@ impl<'p, T: Real> Tape<'p, T> {
         Self { params, nodes: Vec::new(), mode, draws: 0 }
     }
 
+    /// The parameters.
+    pub fn params(&self) -> &'p Params<T> {
+        self.params
+    }
+
     /// Whether gradients are recorded.
     pub fn records(&self) -> bool {
         self.mode != Mode::Inference

@@ -9,8 +9,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{
-    SCOPES, encoders, labels, no_params, normal, one_of_each_kind, sentences, tagger, tensor,
-    token_ids, words,
+    SCOPES, check, check_in, check_params, encoders, labels, named, normal, one_of_each_kind,
+    sentences, tagger, tensor, token_ids, words,
 };
 use regard_attn::Score;
 use regard_attn::normaliser::Softmax;
@@ -18,57 +18,11 @@ use regard_attn::position::{NoPosition, Rotary, RotaryLayout};
 use regard_attn::score::{Dot, ScaledDot};
 use regard_nn::layers::Gru;
 use regard_nn::models::{CharEncoder, EncoderConfig, FeedForwardConfig, Output, Tagger, Target};
-use regard_nn::ops::{Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, ScoreSpec};
-use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
+use regard_nn::ops::{
+    Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, PositionSpec, ScoreSpec,
+};
+use regard_nn::{Mode, ParamSpecs, Params, Ragged, Var};
 use regard_tensor::Key;
-use regard_testkit::check_gradients_of;
-
-/// An input of an operator: its name and shape.
-type Input = (&'static str, Vec<usize>);
-
-/// Checks the gradients of an operator by all of its inputs, drawn from the normal distribution.
-#[track_caller]
-fn check(inputs: &[Input], op: impl Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>) {
-    check_in(Mode::Gradient, inputs, op);
-}
-
-#[track_caller]
-fn check_in(
-    mode: Mode,
-    inputs: &[Input],
-    op: impl Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>,
-) {
-    let params = no_params();
-    let run = |arguments: &[(&str, Vec<f64>)]| {
-        let mut tape = Tape::new(&params, mode);
-        let input =
-            |((_, shape), (_, data)): (&Input, &(&str, Vec<f64>))| tape.input(tensor(shape, data));
-        let vars: Vec<Var> = inputs.iter().zip(arguments).map(input).collect();
-        let y = op(&mut tape, &vars).expect("the shapes fit");
-        (tape, vars, y)
-    };
-    let draw =
-        |(i, (name, shape)): (usize, &Input)| (*name, normal(i as u64 + 1, shape.iter().product()));
-    let mut arguments: Vec<(&str, Vec<f64>)> = inputs.iter().enumerate().map(draw).collect();
-
-    let (tape, vars, y) = run(&arguments);
-    let r = normal(99, tape.value(y).len());
-    let shape = tape.shape(y);
-    let gradients = tape.backward_from(y, tensor(&shape, &r), &mut []);
-    let gradients: Vec<Vec<f64>> = vars
-        .iter()
-        .zip(&arguments)
-        .map(|(var, (_, data))| {
-            // An output that does not depend on an input has no gradient by it: zero.
-            gradients.of(*var).map_or_else(|| vec![0.0; data.len()], |g| g.data().to_vec())
-        })
-        .collect();
-    let f = |arguments: &[(&str, Vec<f64>)]| {
-        let (tape, _, y) = run(arguments);
-        tape.value(y).data().iter().zip(&r).map(|(y, r)| y * r).sum()
-    };
-    check_gradients_of(&mut arguments, f, &gradients);
-}
 
 const ACTIVATIONS: [Activation; 5] =
     [Activation::None, Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid];
@@ -242,10 +196,10 @@ fn attention(
         score: score.map_or(ScoreSpec::Additive(v_a), ScoreSpec::Fixed),
         normaliser: Arc::new(Softmax),
         scope: Arc::new(scope),
-        position: match rotary {
+        position: PositionSpec::Fixed(match rotary {
             Some(layout) => Arc::new(Rotary::new(100.0, layout)),
             None => Arc::new(NoPosition),
-        },
+        }),
         dropout,
     }
 }
@@ -278,44 +232,6 @@ fn self_attention_whose_weights_are_looked_at() {
         let spec = attention(None, v[1], SCOPES[0], None, 0.0);
         Ok(tape.self_attention(v[0], &items, spec, true)?.0)
     });
-}
-
-/// Checks the gradients of a scalar by every parameter of a model, each an argument of its own.
-///
-/// The parameters are moved away from their first values, so that no bias is zero (a relu over
-/// dropped inputs would stand on its kink) and no gain one.
-#[track_caller]
-fn check_params(
-    mut params: Params<f64>,
-    mode: Mode,
-    loss: impl Fn(&mut Tape<'_, f64>) -> Result<Var, NnError>,
-) {
-    let moves = normal(77, params.flat_len());
-    for (x, by) in params.flat_mut().iter_mut().zip(moves) {
-        *x += 0.3 * by;
-    }
-    let specs = params.specs().to_vec();
-    let mut tape = Tape::new(&params, mode);
-    let value = loss(&mut tape).expect("the shapes fit");
-    let mut flat = vec![0.0; params.flat_len()];
-    tape.backward(value, &mut flat);
-
-    let named = |flat: &[f64]| -> Vec<Vec<f64>> {
-        specs.iter().map(|spec| flat[spec.range()].to_vec()).collect()
-    };
-    let gradients = named(&flat);
-    let values = named(params.flat());
-    let mut arguments: Vec<(&str, Vec<f64>)> =
-        specs.iter().map(|spec| spec.name.as_str()).zip(values).collect();
-    let f = |arguments: &[(&str, Vec<f64>)]| {
-        for (spec, (_, values)) in specs.iter().zip(arguments) {
-            params.flat_mut()[spec.range()].copy_from_slice(values);
-        }
-        let mut tape = Tape::new(&params, mode);
-        let value = loss(&mut tape).expect("the shapes fit");
-        tape.value(value).data()[0]
-    };
-    check_gradients_of(&mut arguments, f, &gradients);
 }
 
 /// Checks a tagger's loss on a batch with sentences of no, one and some words.
@@ -380,14 +296,5 @@ fn gru_layers() {
             let y = layer.forward(tape, x, &items)?;
             tape.cross_entropy(y, &targets, 0.0)
         });
-    }
-}
-
-/// Runs a check and says which model it was, if it fails.
-fn named(name: &str, check: impl Fn()) {
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
-    if let Err(panic) = result {
-        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-        panic!("{name}: {text}");
     }
 }

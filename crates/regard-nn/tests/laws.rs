@@ -13,7 +13,7 @@ use regard_attn::position::{NoPosition, Rotary, RotaryLayout};
 use regard_attn::score::ScaledDot;
 use regard_nn::layers::ScopeConfig;
 use regard_nn::models::{CharEncoder, Encoder, EncoderConfig, Output, Target};
-use regard_nn::ops::{Activation, AttentionSpec, Crf, Direction, Pool, ScoreSpec};
+use regard_nn::ops::{Activation, AttentionSpec, Crf, Direction, Pool, PositionSpec, ScoreSpec};
 use regard_nn::optim::{Optimiser, OptimiserConfig};
 use regard_nn::{Init, Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
 use regard_tensor::{Key, Real, Tensor};
@@ -359,7 +359,7 @@ fn attend<T: Real>(
         score: ScoreSpec::Fixed(Arc::new(ScaledDot::new(4))),
         normaliser: Arc::new(Softmax),
         scope: Arc::new(scope),
-        position: Arc::new(Rotary::new(10_000.0, RotaryLayout::Half)),
+        position: PositionSpec::Fixed(Arc::new(Rotary::new(10_000.0, RotaryLayout::Half))),
         dropout: 0.0,
     };
     let (y, _) = tape.self_attention(qkv, &items, spec, false).unwrap();
@@ -485,7 +485,7 @@ fn dropped_attention_weights_keep_the_mean() {
         score: ScoreSpec::Fixed(Arc::new(ScaledDot::new(1))),
         normaliser: Arc::new(Softmax),
         scope: Arc::new(ScopeConfig::default()),
-        position: Arc::new(NoPosition),
+        position: PositionSpec::Fixed(Arc::new(NoPosition)),
         dropout: rate,
     };
     let (y, look) = tape.self_attention(input, &items, spec, true).unwrap();

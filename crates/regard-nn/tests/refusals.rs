@@ -13,7 +13,9 @@ use regard_nn::models::{
     CharEncoder, CnnConfig, EncoderConfig, FeedForwardConfig, Output, RnnConfig, Tagger,
     TaggerConfig, Target, WordsConfig,
 };
-use regard_nn::ops::{Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, ScoreSpec};
+use regard_nn::ops::{
+    Activation, AttentionSpec, Crf, Direction, IGNORED, Pool, PositionSpec, ScoreSpec,
+};
 use regard_nn::optim::OptimiserConfig;
 use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
 use regard_tensor::{Key, Tensor};
@@ -135,7 +137,7 @@ fn attention(
         ),
         normaliser: Arc::new(Softmax),
         scope: Arc::new(ScopeConfig::default()),
-        position: Arc::new(Rotary::new(10_000.0, RotaryLayout::Half)),
+        position: PositionSpec::Fixed(Arc::new(Rotary::new(10_000.0, RotaryLayout::Half))),
         dropout,
     };
     Ok(tape.self_attention(v[0], items, spec, false)?.0)

@@ -17,9 +17,9 @@ const MOST_POINTS: usize = 400;
 const COLOURS: [RGBColor; 4] =
     [RGBColor(11, 60, 125), RGBColor(213, 94, 0), RGBColor(0, 140, 110), RGBColor(140, 140, 150)];
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// A line's name and its points (step, value).
-type Curve = (String, Vec<(f64, f64)>);
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// A line's name and its points (x, y).
+pub(crate) type Curve = (String, Vec<(f64, f64)>);
 
 /// Two panels over the optimiser step: losses on the left, the other metrics on the right.
 ///
@@ -111,15 +111,16 @@ fn draw(
     let picture = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     picture.fill(&WHITE)?;
     let (left, right) = picture.split_horizontally(SIZE.0 / 2);
-    draw_panel(&left, "Loss", "loss", losses)?;
-    draw_panel(&right, "Metrics", "value", metrics)?;
+    draw_panel(&left, "Loss", ["step", "loss"], losses)?;
+    draw_panel(&right, "Metrics", ["step", "value"], metrics)?;
     picture.present()
 }
 
-fn draw_panel(
+/// Curves with a title over them and names along the axes.
+pub(crate) fn draw_panel(
     area: &Area<'_>,
     title: &str,
-    y_name: &str,
+    [x_name, y_name]: [&str; 2],
     curves: &[Curve],
 ) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
     let points = || curves.iter().flat_map(|(_, points)| points);
@@ -134,7 +135,7 @@ fn draw_panel(
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .x_desc("step")
+        .x_desc(x_name)
         .y_desc(y_name)
         .x_labels(6)
         .y_labels(6)
@@ -195,14 +196,27 @@ fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
 
 /// The picture with a title and a description in words behind its opening tag.
 fn described(svg: &str, losses: &[Curve], metrics: &[Curve]) -> String {
-    let mut words = String::from("By optimiser step.");
-    for (name, points) in losses.iter().chain(metrics) {
+    let curves = losses.iter().chain(metrics);
+    with_words(svg, "Learning curve", "By optimiser step.", "step", curves)
+}
+
+/// A picture with its title, and where each curve begins and ends, behind its opening tag.
+pub(crate) fn with_words<'a>(
+    svg: &str,
+    title: &str,
+    before: &str,
+    x_name: &str,
+    curves: impl Iterator<Item = &'a Curve>,
+) -> String {
+    let mut words = String::from(before);
+    for (name, points) in curves {
         if let (Some((a, from)), Some((b, to))) = (points.first(), points.last()) {
-            write!(words, " {name}: {from:.4} at step {a:.0}, {to:.4} at step {b:.0}.")
+            write!(words, " {name}: {from:.4} at {x_name} {a:.0}, {to:.4} at {x_name} {b:.0}.")
                 .expect("writing to a string cannot fail");
         }
     }
-    let head = format!("<title>Learning curve</title>\n<desc>{}</desc>\n", escape_xml(&words));
+    let (title, words) = (escape_xml(title), escape_xml(&words));
+    let head = format!("<title>{title}</title>\n<desc>{words}</desc>\n");
     let end = svg.find(">\n").map_or(0, |at| at + 2);
     format!("{}{head}{}", &svg[..end], &svg[end..])
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use regard_data::DataError;
 use regard_metrics::MetricsError;
+use regard_metrics::translation::TranslationError;
 use regard_nn::NnError;
 use regard_report::ReportError;
 
@@ -25,6 +26,9 @@ pub enum TaskError {
     /// Labels cannot be scored.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// Translations cannot be scored.
+    #[error(transparent)]
+    Translation(#[from] TranslationError),
     /// A report cannot be written or read.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -81,7 +85,7 @@ pub enum TaskError {
     /// Weights and the files beside them do not belong together.
     #[error(
         "{path}: settings or vocabularies are not those that {file} was written with; \
-         put the old config.toml and .tsv files back, or train anew into another folder",
+         put the old config.toml and vocabulary files back, or train anew into another folder",
         path = .folder.display()
     )]
     Changed {
@@ -133,6 +137,31 @@ pub enum TaskError {
         "model `{0}` has no attention to look at; train one with --model self-attention or --model transformer"
     )]
     NothingToLookAt(String),
+    /// A translator without attention was asked for what only attention tells.
+    #[error(
+        "model `{0}` has no attention to look at, to align words by or to replace unknown words by; \
+         train one with --model bahdanau, luong or transformer"
+    )]
+    NoAlignment(String),
+    /// There is no token in the model's translation.
+    #[error("the model's translation is empty; give one with --target")]
+    EmptyTranslation,
+    /// Parallel text is neither two files nor one table.
+    #[error(
+        "{0} files of parallel text; give a source file and a target file, or one table of tabs"
+    )]
+    PairFiles(usize),
+    /// Columns are named for text that has none.
+    #[error("columns {0:?} are for one table of tabs; two files stand line by line")]
+    ColumnsOfFiles(String),
+    /// No pair is left to train on.
+    #[error("{file}: no pair is left to train on: {reason}")]
+    NoPairs {
+        /// The training files.
+        file: String,
+        /// What the length filter left out.
+        reason: String,
+    },
     /// There is no word to look at.
     #[error("there is no word to look at; give a sentence, words separated by blanks")]
     NoWords,

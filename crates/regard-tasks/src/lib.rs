@@ -11,5 +11,7 @@ mod error;
 pub mod run;
 pub mod score;
 pub mod tag;
+pub mod training;
+pub mod translate;
 
 pub use error::TaskError;

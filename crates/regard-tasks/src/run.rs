@@ -3,7 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `config.toml` | the resolved settings, with version and data hashes |
-//! | `words.tsv`, `chars.tsv`, `labels.tsv`, `seen.tsv` | vocabularies, and which words training saw |
+//! | `words.tsv`, `chars.tsv`, `labels.tsv`, `seen.tsv` | a tagger's vocabularies, and which words training saw |
+//! | `tokenizer.json` or `tokens.tsv` | a translator's tokens, where both languages share them |
+//! | `source.…`, `target.…` | the same of each language, where they do not |
 //! | `model.safetensors` | the best weights so far |
 //! | `last.safetensors` | weights, optimiser and place in the data, to resume from |
 //! | `metrics.jsonl` | one line a logged step and an evaluation |
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::TaskError;
+use crate::config::{ConfigError, Layer};
 
 /// File names in a run folder.
 pub mod files {
@@ -33,6 +36,18 @@ pub mod files {
     pub const LABELS: &str = "labels.tsv";
     /// Words of the training file, and whether they are ambiguous.
     pub const SEEN: &str = "seen.tsv";
+    /// Subwords that source and target share.
+    pub const TOKENIZER: &str = "tokenizer.json";
+    /// Subwords of the source.
+    pub const SOURCE_TOKENIZER: &str = "source.tokenizer.json";
+    /// Subwords of the target.
+    pub const TARGET_TOKENIZER: &str = "target.tokenizer.json";
+    /// Words or characters that source and target share.
+    pub const TOKENS: &str = "tokens.tsv";
+    /// Words or characters of the source.
+    pub const SOURCE_TOKENS: &str = "source.tsv";
+    /// Words or characters of the target.
+    pub const TARGET_TOKENS: &str = "target.tsv";
     /// Best weights.
     pub const MODEL: &str = "model.safetensors";
     /// Checkpoint to resume from.
@@ -41,6 +56,20 @@ pub mod files {
     pub const METRICS: &str = "metrics.jsonl";
     /// Learning curve.
     pub const CURVE: &str = "curve.svg";
+    /// What is written before the settings, whose presence makes a folder a run.
+    pub(super) const BEFORE_CONFIG: [&str; 11] = [
+        WORDS,
+        CHARS,
+        LABELS,
+        SEEN,
+        TOKENIZER,
+        SOURCE_TOKENIZER,
+        TARGET_TOKENIZER,
+        TOKENS,
+        SOURCE_TOKENS,
+        TARGET_TOKENS,
+        METRICS,
+    ];
 }
 
 /// Facts of a run that are no settings.
@@ -77,9 +106,7 @@ impl RunFolder {
             // What an interrupted start of a run may leave is no obstacle to the next.
             entry.is_ok_and(|e| {
                 let name = e.file_name().to_string_lossy().into_owned();
-                !is_temporary(&name)
-                    && ![files::WORDS, files::CHARS, files::LABELS, files::SEEN, files::METRICS]
-                        .contains(&name.as_str())
+                !is_temporary(&name) && !files::BEFORE_CONFIG.contains(&name.as_str())
             })
         });
         if foreign {
@@ -134,6 +161,34 @@ impl RunFolder {
         Ok(write_atomic(&self.file(name), text.as_bytes())?)
     }
 
+    /// The settings, and the facts beside them.
+    ///
+    /// # Errors
+    /// `config.toml` is missing or damaged, or the run is for another task than `task`.
+    pub(crate) fn read_config(&self, task: &str) -> Result<(Layer, RunFacts), TaskError> {
+        let (layer, facts) = self.read_facts()?;
+        if facts.task != task {
+            let fault = format!("the run is for task `{}`, not `{task}`", facts.task);
+            return Err(TaskError::Damaged { file: self.file(files::CONFIG), fault });
+        }
+        Ok((layer, facts))
+    }
+
+    fn read_facts(&self) -> Result<(Layer, RunFacts), TaskError> {
+        let path = self.file(files::CONFIG);
+        let origin = path.display().to_string();
+        let mut layer = Layer::from_toml(&origin, &self.read(files::CONFIG)?)?;
+        let facts = layer.table.remove("run").ok_or_else(|| TaskError::Damaged {
+            file: path.clone(),
+            fault: "the section [run] is missing".into(),
+        })?;
+        let facts = facts.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
+            origin,
+            fault: e.to_string().trim_end().replace('\n', " "),
+        })?;
+        Ok((layer, facts))
+    }
+
     /// Removes temporary files that a killed process left.
     pub fn tidy(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
@@ -146,6 +201,28 @@ impl RunFolder {
 
 fn is_temporary(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == "tmp")
+}
+
+/// The task that the run in a folder is for.
+///
+/// # Errors
+/// There is no run, or its `config.toml` is damaged.
+pub fn task_of(path: &Path) -> Result<String, TaskError> {
+    Ok(RunFolder::open(path)?.read_facts()?.1.task)
+}
+
+/// The text of `config.toml`.
+pub(crate) fn config_text(settings: &str, facts: &RunFacts) -> String {
+    let facts = toml::to_string(facts).unwrap_or_default();
+    format!("{settings}\n[run]\n{facts}")
+}
+
+/// Refuses data whose hash is no longer that of the run's beginning.
+pub(crate) fn check_unchanged(file: &str, expected: &str, actual: String) -> Result<(), TaskError> {
+    if actual == expected {
+        return Ok(());
+    }
+    Err(TaskError::DataChanged { file: file.into(), expected: expected.into(), actual })
 }
 
 /// SHA-256 of a file, in hexadecimal.

@@ -20,9 +20,13 @@
 //! | `#check[data-agree]` | whether engine and browser agree on the head |
 //! | `#check[data-size]` | size of the terms that the head's scores add up, which the allowed difference is scaled by |
 //!
+//! [`alignment_page`] shows a translation: source × target, every head as a picture, without a script.
+//!
 //! The view is kept in the address: `page.html#layer=1&head=2&query=3&key=0`.
 
+mod alignment;
 mod page;
 mod template;
 
+pub use alignment::alignment_page;
 pub use page::{ViewerError, demo_page, page};

@@ -6,11 +6,11 @@
 //! | `regard-attn` | [`attn`] | what attention means: scores, normalisers, scopes, positions, catalogue, reference |
 //! | `regard-engine` | [`engine`] | how it runs: tiled forward and backward |
 //! | `regard-nn` | [`nn`] | tape, operators, layers, models, optimisers, checkpoints |
-//! | `regard-data` | [`data`] | readers, vocabularies, batches |
-//! | `regard-metrics` | [`metrics`] | accuracy, span scores |
+//! | `regard-data` | [`data`] | readers, tokens, vocabularies, batches |
+//! | `regard-metrics` | [`metrics`] | accuracy, span scores, scores of translations |
 //! | `regard-report` | [`report`] | results and their writers |
 //! | `regard-tasks` | [`tasks`] | train, evaluate, predict, look |
-//! | `regard-viewer` | [`viewer`] | the page to look into a model |
+//! | `regard-viewer` | [`viewer`] | the pages to look into a model |
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -1,39 +1,59 @@
 //! `regard demo`: what context is worth, in under a minute and without any file.
 
-use std::path::PathBuf;
+mod reversal;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use regard::report::terminal_heatmap;
 use regard::tasks::demo::{DemoObserver, DemoRow, demo};
 use serde_json::json;
 
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json, save, tell, terminal_width};
 use crate::text::percent;
 
-/// Train four small taggers in a minute and see what context is worth
+/// Train small models in a minute and see what context is worth, or what attention is
 ///
-/// Needs no file: a small grammar makes sentences full of words whose class only context tells (I saw
-/// a saw). Four models learn them: each word alone, each word with its neighbours, a BiLSTM, and
+/// Needs no file. `context`: a small grammar makes sentences full of words whose class only context tells
+/// (I saw a saw). Four models learn them: each word alone, each word with its neighbours, a BiLSTM, and
 /// self-attention. The table compares them; the heat map and the page show where self-attention
-/// looked. Every number comes from this run, and --seed changes them.
+/// looked.
+///
+/// `reversal` takes some minutes: seq2seq, which carries a string in one vector, bahdanau and
+/// transformer learn to write strings of 1 to 25 digits from their end. The table and the picture tell
+/// the exact answers to unseen strings by length, up to 80.
+///
+/// Every number comes from this run, and --seed changes them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   regard demo
-  regard demo --seed 7 --out seed-7.html")]
+  regard demo --seed 7 --out seed-7.html
+  regard demo reversal --out reversal.svg
+  Only write the strings, to train a model of your own:
+    regard demo reversal --data strings
+    regard train translate --tokens char --train strings/train.src strings/train.tgt --out runs/own")]
 pub(crate) struct DemoArgs {
+    /// What to show: context or reversal
+    #[arg(value_name = "WHAT", default_value = "context", hide_possible_values = true, value_parser = PossibleValuesParser::new(["context", "reversal"]))]
+    what: String,
+
     /// Seed of the sentences and the models
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
-    /// Page to write
-    #[arg(long, value_name = "FILE", default_value = "demo.html")]
-    out: PathBuf,
+    /// Page to write, or with reversal the picture [default: demo.html or reversal.svg]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = "Reversal")]
+    reversal: reversal::ReversalArgs,
 
     /// Print JSON lines instead of text, one for each model
-    #[arg(long)]
+    #[arg(long, help_heading = "Options")]
     json: bool,
 }
 
@@ -55,6 +75,13 @@ impl DemoObserver for Told {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
+    if args.what == "reversal" {
+        return reversal::run(args);
+    }
+    if let Some(flag) = args.reversal.given() {
+        return Err(Fault::new(format!("{flag} is for `regard demo reversal`")).into());
+    }
+    let out = args.out.as_deref().unwrap_or(Path::new("demo.html"));
     let result = demo(args.seed, &mut Told)?;
     let title = format!("Regard: what context is worth (seed {})", args.seed);
     let page = regard::viewer::demo_page(&title, &result.table, &result.looks, &result.intro)?;
@@ -62,7 +89,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
         for row in &result.rows {
             print_json("demo-model", row)?;
         }
-        print_json("demo", &json!({"seed": args.seed, "page": args.out.display().to_string()}))?;
+        print_json("demo", &json!({"seed": args.seed, "page": out.display().to_string()}))?;
     } else {
         let mut text = format!(
             "{}\n\nSome of the sentences, with the class of every word:\n\n{}\n\n{}",
@@ -79,7 +106,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
         }
         print(&text)?;
     }
-    save(&args.out, page.as_bytes(), "open it in a browser")?;
+    save(out, page.as_bytes(), "open it in a browser")?;
     Ok(Outcome::Done)
 }
 

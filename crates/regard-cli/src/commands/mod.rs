@@ -9,6 +9,7 @@ pub(crate) mod look;
 pub(crate) mod mechanisms;
 pub(crate) mod predict;
 pub(crate) mod score;
+mod search_args;
 mod settings;
 pub(crate) mod train;
 
@@ -27,7 +28,7 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
             .context("cannot start the threads asked for")?;
     }
     match cli.command {
-        Command::Train(args) => train::run(args),
+        Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Look(args) => look::run(&args),

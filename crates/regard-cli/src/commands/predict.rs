@@ -1,29 +1,34 @@
-//! `regard predict`: labels for sentences, as a file or in a pipe.
+//! `regard predict`: labels or translations, as a file or in a pipe.
+
+mod tag;
+mod translate;
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read};
-use std::num::NonZeroUsize;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use regard::tasks::tag::{LoadedTagger, predict_stream};
+use regard::tasks::run::task_of;
+use regard::tasks::translate::TASK;
 
-use crate::args::{FormatArgs, file};
-use crate::fault::{Fault, Outcome};
+use crate::args::file;
+use crate::fault::{Fault, Outcome, not_for_task};
 use crate::output::{WholeFile, tell};
 use crate::signals::remove_on_signal;
-use crate::text::count;
 
-/// Label sentences: your own lines come back with the label filled in
+/// Label or translate: with a tagger your own lines come back with the label filled in
 ///
-/// Reads a file or standard input, and writes a file or standard output, a few sentences at a time, so
-/// that it can stand in a pipe. All other columns, comments and blank lines stay as they are. A
-/// column file without a label column gets one behind its last column (--column label=none); plain text,
-/// one sentence a line, turns into lines of word, tab, label.
+/// Reads a file or standard input, and writes a file or standard output, some lines at a time, so that
+/// it can stand in a pipe.
 ///
-/// Standard input is taken to be in the format that the model was trained from, unless --format says
-/// otherwise.
+/// A tagger leaves all other columns, comments and blank lines as they are. A column file without a label
+/// column gets one behind its last column (--column label=none); plain text, one sentence a line,
+/// turns into lines of word, tab, label. Standard input is taken to be in the format that the model
+/// was trained from, unless --format says otherwise.
+///
+/// A translator reads a segment a line and writes its translation, a line each; an empty line stays
+/// empty.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -34,31 +39,34 @@ Examples:
   zcat new.conllu.gz | regard predict runs/upos | grep -c VERB
   echo 'I saw a saw' | regard predict runs/upos --format text
   regard predict runs/ner words.tsv --column token=0,label=none
+  regard predict runs/de-en new.de -o new.en --beam 8
+  echo 'Ein Mann geht.' | regard predict runs/de-en --n-best 3
+  regard predict runs/de-en new.de --alignments new.align > new.en
+  regard predict runs/de-en new.de --given new.en
   Answer after every sentence, for a program that waits for it:
-    regard predict runs/upos --format text --chunk-words 1"
+    regard predict runs/upos --format text --chunk-words 1
+    regard predict runs/de-en --chunk-lines 1"
 )]
 pub(crate) struct PredictArgs {
     /// Folder that `regard train` made
     run: PathBuf,
 
-    /// File to label, plain or .gz; - or nothing for standard input
+    /// File to read, plain or .gz; - or nothing for standard input
     file: Option<PathBuf>,
 
     /// File to write; - or nothing for standard output. It takes its name only when it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    #[command(flatten)]
-    format: FormatArgs,
+    #[command(flatten, next_help_heading = "Taggers")]
+    tag: tag::TagArgs,
 
-    /// Words to collect before labelling them; 1 answers after every sentence
-    #[arg(long, value_name = "N", default_value = "2000")]
-    chunk_words: NonZeroUsize,
+    #[command(flatten, next_help_heading = "Translators")]
+    translate: translate::TranslateArgs,
 }
 
 pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
-    let output = file(args.output.as_ref());
-    if let Some(path) = output
+    if let Some(path) = file(args.output.as_ref())
         && path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
     {
         let fault = Fault::new(format!("{}: the output is not compressed", path.display()));
@@ -66,40 +74,44 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
             .hint("leave .gz out of the name and compress the file afterwards")
             .into());
     }
-    let model = LoadedTagger::load(&args.run)?;
-    let path = file(args.file.as_ref());
-    let (name, column) = (args.format.name(), args.format.column());
-    let format = model.format(name, column, path.unwrap_or(Path::new("-")))?;
-    let (input, name): (Box<dyn Read>, String) = if let Some(path) = path {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        (Box::new(file), path.display().to_string())
+    if task_of(&args.run)? == TASK {
+        not_for_task(args.tag.given(), "translator")?;
+        translate::run(args)?;
     } else {
-        if io::stdin().is_terminal() {
-            tell(&format!(
-                "reading {} from the keyboard; Ctrl-D at the beginning of a line ends it",
-                format.name()
-            ));
-        }
-        (Box::new(io::stdin().lock()), "standard input".into())
-    };
-    let chunk = args.chunk_words.get();
-    if let Some(path) = output {
-        let mut out = WholeFile::create(path)?;
-        if let Some(temporary) = out.temporary() {
-            remove_on_signal(temporary.to_path_buf());
-        }
-        let done = predict_stream(&model, input, &name, &format, &mut out, chunk)
-            .with_context(|| format!("{} is not written", path.display()))?;
-        out.finish()?;
-        tell(&format!(
-            "wrote {} ({}, {})",
-            path.display(),
-            count(done.sentences, "sentence"),
-            count(done.words, "word")
-        ));
-    } else {
-        let mut out = BufWriter::new(io::stdout().lock());
-        predict_stream(&model, input, &name, &format, &mut out, chunk)?;
+        // Another task's folder is refused there, by name.
+        not_for_task(args.translate.given(), "tagger")?;
+        tag::run(args)?;
     }
     Ok(Outcome::Done)
+}
+
+/// A file or standard input, with its name for messages.
+struct Input {
+    stream: Box<dyn Read>,
+    name: String,
+}
+
+impl Input {
+    fn open(path: Option<&Path>, what: &str) -> Result<Self> {
+        if let Some(path) = path {
+            let file =
+                File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            return Ok(Self { stream: Box::new(file), name: path.display().to_string() });
+        }
+        if io::stdin().is_terminal() {
+            tell(&format!(
+                "reading {what} from the keyboard; Ctrl-D at the beginning of a line ends it"
+            ));
+        }
+        Ok(Self { stream: Box::new(io::stdin().lock()), name: "standard input".into() })
+    }
+}
+
+/// A file that takes its name when it is complete, and is removed when the command is stopped.
+fn whole_file(path: &Path) -> Result<WholeFile> {
+    let out = WholeFile::create(path)?;
+    if let Some(temporary) = out.temporary() {
+        remove_on_signal(temporary.to_path_buf());
+    }
+    Ok(out)
 }

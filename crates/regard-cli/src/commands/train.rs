@@ -1,22 +1,21 @@
-//! `regard train tag`: a file to a run folder.
+//! `regard train`: files to a run folder.
 
-use std::fmt::Write;
+mod tag;
+mod translate;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use regard::report::{RunSummary, StopReason};
 use regard::tasks::config::Layer;
-use regard::tasks::tag::{ModelKind, TagConfig, TrainRequest, resume, train};
 
-use crate::args::FormatArgs;
 use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json, tell};
 use crate::progress::Progress;
-use crate::signals::{STOP, stop_on_signal};
-use crate::text::{count, duration, figure, percent, shell_word};
+use crate::signals::STOP;
+use crate::text::{count, duration, figure, number, shell_word, unit};
 
 /// Train a model into a new run folder
 #[derive(Debug, Args)]
@@ -28,134 +27,51 @@ pub(crate) struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    Tag(Box<TagArgs>),
+    Tag(Box<tag::TagArgs>),
+    Translate(Box<translate::TranslateArgs>),
 }
 
-/// Train a tagger: one label for every word of a sentence
-///
-/// Parts of speech, morphological features, names as BIO spans: whatever stands beside each word of
-/// a file in one of its columns.
-///
-/// After every epoch the development file is scored and the best weights so far are kept. The run
-/// folder then holds model.safetensors, the resolved config.toml, the vocabularies, metrics.jsonl and
-/// curve.svg. Ctrl-C saves and says how to go on; a run that was killed goes on with --resume
-/// from its last checkpoint, and ends with the same weights as one left alone.
-///
-/// Settings: the model's defaults < --config FILE < the flags below < --set key=value.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "`--help` shows more, with examples.",
-    after_long_help = "\
-Examples:
-  The defaults, with a development file to choose the best weights by:
-    regard train tag --train train.conllu --dev dev.conllu --out runs/upos
-
-  Names in a column file (word first, BIO label last), as the best chain of labels:
-    regard train tag --model bilstm --crf --train ner.bio --dev dev.bio --out runs/ner
-
-  A feature of CoNLL-U, with two heads and rotary position:
-    regard train tag --train train.conllu.gz --column feats:Number --out runs/number \\
-        --set model.heads=2 --set model.position=rotary
-
-  All settings of a model, to be changed and given back with --config:
-    regard config tag --model transformer > settings.toml
-
-  Go on with a run that was stopped:
-    regard train tag --resume --out runs/upos
-
-With --json, standard output has one JSON object a line: {\"type\": …, \"data\": …} with type begin,
-step, eval, note or summary; rates are fractions from 0 to 1."
-)]
-struct TagArgs {
-    /// Which model [default: transformer]
-    ///
-    /// fc: each word alone. window: a fully connected layer over each word and its neighbours.
-    /// cnn: convolutions. lstm: from left to right. bilstm: in both directions. self-attention:
-    /// one head. transformer: the encoder with several heads.
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(ModelKind::ALL.map(ModelKind::name)), hide_default_value = true)]
-    model: Option<String>,
-
-    /// File to train on
-    #[arg(long, value_name = "FILE")]
-    train: Option<PathBuf>,
-
-    /// File to choose the best weights by; without one the last epoch's are kept
-    #[arg(long, value_name = "FILE")]
-    dev: Option<PathBuf>,
-
-    /// Run folder to make, or with --resume to go on with
-    #[arg(long, value_name = "RUN")]
-    out: PathBuf,
-
-    /// TOML file of settings; the config.toml of another run will do
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// One setting, such as model.layers=2 or train.lr=0.001; may be given many times
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-
-    #[command(flatten)]
-    format: FormatArgs,
-
-    /// Seed of first weights, order of the data and dropout
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// Passes over the training file, at most
-    #[arg(long, value_name = "N")]
-    epochs: Option<u64>,
-
-    /// Predict the best chain of labels (linear-chain CRF); helps where labels are spans
-    #[arg(long)]
-    crf: bool,
-
-    /// Go on with the run in --out; settings and files are those that it began with
-    #[arg(long, conflicts_with_all = ["model", "train", "dev", "config", "set", "format", "column", "seed", "epochs", "crf"])]
-    resume: bool,
-
-    /// Print JSON lines instead of text
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn run(args: TrainArgs) -> Result<Outcome> {
-    let Task::Tag(args) = args.task;
-    let config = if args.resume { None } else { Some(settings(&args)?) };
-    stop_on_signal();
-    let mut progress = Progress::new(args.json, &STOP);
-    let result = match config {
-        None => resume(&args.out, &STOP, &mut progress),
-        Some(config) => train(&TrainRequest { config, out: &args.out, stop: &STOP }, &mut progress),
+pub(crate) fn run(args: &TrainArgs) -> Result<Outcome> {
+    let (task, out, json) = match &args.task {
+        Task::Tag(args) => ("tag", &args.out, args.json),
+        Task::Translate(args) => ("translate", &args.out, args.json),
+    };
+    let mut progress = Progress::new(json, &STOP);
+    let result = match &args.task {
+        Task::Tag(args) => tag::run(args, &mut progress),
+        Task::Translate(args) => translate::run(args, &mut progress),
     };
     let closed = progress.finish();
     let summary = result?;
     if let Some(error) = closed {
         return Err(error);
     }
-    if args.json {
+    if json {
         print_json("summary", &summary)?;
     } else {
         print(&describe(&summary))?;
     }
     if summary.stop == StopReason::Interrupted {
         tell(&format!(
-            "interrupted after {}; everything is saved. Go on with:\n  regard train tag --resume --out {}",
+            "interrupted after {}; everything is saved. Go on with:\n  regard train {task} --resume --out {}",
             count(summary.steps, "step"),
-            shell_word(&args.out)
+            shell_word(out)
         ));
         return Ok(Outcome::Interrupted);
     }
-    if !args.json {
-        tell(&next(&args.out, &summary));
+    if !json {
+        tell(&match &args.task {
+            Task::Tag(args) => tag::next(args, &summary),
+            Task::Translate(args) => translate::next(args, &summary),
+        });
     }
     Ok(Outcome::Done)
 }
 
-/// The settings that file and flags stand for.
-fn settings(args: &TagArgs) -> Result<TagConfig> {
+/// The sources of settings: a file, flags as TOML, and `--set`.
+fn layers(file: Option<&Path>, flags: &str, set: &[String]) -> Result<Vec<Layer>> {
     let mut layers = Vec::new();
-    if let Some(path) = &args.config {
+    if let Some(path) = file {
         let text = fs::read_to_string(path)
             .with_context(|| format!("cannot read the settings in {}", path.display()))?;
         let mut layer = Layer::from_toml(&path.display().to_string(), &text)?;
@@ -163,40 +79,15 @@ fn settings(args: &TagArgs) -> Result<TagConfig> {
         layer.table.remove("run");
         layers.push(layer);
     }
-    layers.push(Layer::from_toml("the command line", &flags(args)?)?);
-    for assignment in &args.set {
+    layers.push(Layer::from_toml("the command line", flags)?);
+    for assignment in set {
         layers.push(Layer::from_assignment(assignment)?);
     }
-    let config = TagConfig::resolve(None, &layers)?;
-    if config.data.train.is_empty() {
-        let fault = Fault::new("there is no file to train on");
-        return Err(fault.hint("name one with --train FILE").into());
-    }
-    Ok(config)
+    Ok(layers)
 }
 
-/// The flags as TOML.
-fn flags(args: &TagArgs) -> Result<String> {
-    let mut toml = String::new();
-    let mut text = |key: &str, value: Option<&str>| -> Result<()> {
-        if let Some(value) = value {
-            // A JSON string is a TOML string.
-            writeln!(toml, "{key} = {}", serde_json::to_string(value)?)?;
-        }
-        Ok(())
-    };
-    text("model.kind", args.model.as_deref())?;
-    text("model.output", args.crf.then_some("crf"))?;
-    text("data.train", args.train.as_deref().map(utf8).transpose()?)?;
-    text("data.dev", args.dev.as_deref().map(utf8).transpose()?)?;
-    text("data.format", args.format.format.as_deref())?;
-    text("data.column", args.format.column.as_deref())?;
-    for (key, number) in [("train.seed", args.seed), ("train.epochs", args.epochs)] {
-        if let Some(number) = number {
-            writeln!(toml, "{key} = {number}")?;
-        }
-    }
-    Ok(toml)
+fn nothing_to_train_on(flag: &str) -> Fault {
+    Fault::new("there is no file to train on").hint(format!("name one with {flag}"))
 }
 
 /// A path that can be written into a run's settings.
@@ -224,23 +115,8 @@ fn describe(summary: &RunSummary) -> String {
     } else {
         text += &format!("best on the development file, after step {}:\n", summary.best_step);
         for (key, value) in &summary.metrics {
-            text += &format!("  {:<20} {:>6} %\n", figure(key), percent(Some(*value)));
+            text += &format!("  {:<20} {:>6}{}\n", figure(key), number(key, *value), unit(key));
         }
-    }
-    text
-}
-
-/// What to do with the run now.
-fn next(out: &Path, summary: &RunSummary) -> String {
-    let run = shell_word(out);
-    let mut text = format!(
-        "the run is in {run}; curve.svg shows how it went. Next:\n  \
-         regard evaluate {run} TEST_FILE\n  \
-         regard predict {run} FILE -o LABELLED_FILE\n  \
-         echo 'some words' | regard predict {run} --format text"
-    );
-    if ["self-attention", "transformer"].contains(&summary.model.as_str()) {
-        text += &format!("\n  regard look {run} --text 'some words'");
     }
     text
 }

@@ -15,6 +15,7 @@ fn every_command_explains_itself_with_examples() {
     for command in [
         "",
         "train tag",
+        "train translate",
         "evaluate",
         "predict",
         "look",
@@ -23,6 +24,7 @@ fn every_command_explains_itself_with_examples() {
         "mechanisms",
         "demo",
         "config tag",
+        "config translate",
         "completions",
     ] {
         let help = regard(&format!("{command} --help"));

@@ -12,3 +12,6 @@ mod resume;
 mod score;
 mod support;
 mod train;
+mod translate;
+mod translate_bad_input;
+mod translate_support;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::support::{Done, arrays, data, metrics_without_times, regard, run, words};
+use crate::translate_support::parallel;
 
 /// Everything that a checkpoint must hold is in use: Adam, a running average, dropout of all
 /// kinds, word dropout, an evaluation after each epoch and checkpoints in between.
@@ -17,8 +18,17 @@ const RUN: &str = "train tag --model bilstm --train {}/train.conllu --dev {}/dev
     --set model.layers=2 --set train.batch_tokens=40 --set train.lr=0.01 --set train.warmup=5 \
     --set train.average=0.9 --set train.weight_decay=0.01 --set train.checkpoint_every=3";
 
+/// The same for a translator, with gradients of two batches in a step and the decoder's own choices.
+const TRANSLATE: &str = "train translate --model seq2seq --train {}/train.de {}/train.en \
+    --dev {}/dev.de {}/dev.en --epochs 12 --tokens bpe --set data.vocab_size=280 \
+    --set model.embedding=8 --set model.hidden=8 --set model.dropout=0.2 --set train.batch_tokens=300 \
+    --set train.accumulate=2 --set train.lr=0.01 --set train.warmup=5 --set train.average=0.9 \
+    --set train.scheduled_sampling=0.3 --set train.checkpoint_every=3";
+
 struct Stage {
     folder: TempDir,
+    /// How a run begins.
+    begin: &'static str,
     /// How long the run left alone took.
     took: Duration,
 }
@@ -26,10 +36,18 @@ struct Stage {
 impl Stage {
     /// Trains `alone`, which nothing disturbs.
     fn new() -> Self {
-        let folder = data();
+        Self::of(data(), RUN)
+    }
+
+    fn of(folder: TempDir, begin: &'static str) -> Self {
         let began = Instant::now();
-        run(folder.path(), &format!("{RUN} --out {{}}/alone")).ok();
-        Self { folder, took: began.elapsed() }
+        run(folder.path(), &format!("{begin} --out {{}}/alone")).ok();
+        Self { folder, begin, took: began.elapsed() }
+    }
+
+    /// `tag` or `translate`.
+    fn task(&self) -> &'static str {
+        self.begin.split_whitespace().nth(1).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -39,9 +57,9 @@ impl Stage {
     /// Begins the run `name`, or goes on with it where it has begun.
     fn command(&self, name: &str) -> Command {
         let line = if self.path(name).join("config.toml").exists() {
-            format!("train tag --resume --out {{}}/{name}")
+            format!("train {} --resume --out {{}}/{name}", self.task())
         } else {
-            format!("{RUN} --out {{}}/{name}")
+            format!("{} --out {{}}/{name}", self.begin)
         };
         let mut command = regard(words(self.folder.path(), &line));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -88,7 +106,15 @@ fn wait_for(path: &Path, child: &mut Child) {
 
 #[test]
 fn killed_at_random_moments() {
-    let stage = Stage::new();
+    kill_at_random_moments(&Stage::new());
+}
+
+#[test]
+fn a_translator_killed_at_random_moments() {
+    kill_at_random_moments(&Stage::of(parallel(), TRANSLATE));
+}
+
+fn kill_at_random_moments(stage: &Stage) {
     // Another sequence of moments each time; the seed is told so that a failure can be repeated.
     let seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -111,7 +137,15 @@ fn killed_at_random_moments() {
 
 #[test]
 fn killed_in_the_middle_of_a_write() {
-    let stage = Stage::new();
+    kill_in_the_middle_of_a_write(&Stage::new());
+}
+
+#[test]
+fn a_translator_killed_in_the_middle_of_a_write() {
+    kill_in_the_middle_of_a_write(&Stage::of(parallel(), TRANSLATE));
+}
+
+fn kill_in_the_middle_of_a_write(stage: &Stage) {
     // The first writes are vocabularies and settings, the later ones checkpoints, best weights
     // and curves; a resumed process counts anew.
     for n in [1, 3, 5, 6, 9, 2, 12, 1, 4, 7] {

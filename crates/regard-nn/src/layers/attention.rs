@@ -12,7 +12,7 @@ use regard_tensor::{Real, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::Linear;
-use crate::ops::{Activation, AttentionSpec, AttentionWeights, ScoreSpec};
+use crate::ops::{Activation, AttentionSpec, AttentionWeights, PositionSpec, ScoreSpec};
 use crate::{Init, NnError, ParamId, ParamSpecs, Ragged, Tape, Var};
 
 /// Which score a layer uses.
@@ -195,13 +195,32 @@ impl MultiHeadAttention {
             score,
             normaliser: Arc::new(Softmax),
             scope: Arc::new(config.scope),
-            position,
+            position: PositionSpec::Fixed(position),
             dropout: config.dropout,
         };
         let (context, weights) = tape.self_attention(qkv, items, spec, want_weights)?;
+        Ok((self.closed(tape, context, residual)?, weights))
+    }
+
+    /// Queries, keys and values `[rows, 3·d_model]`.
+    pub(super) fn projected<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        x: Var,
+    ) -> Result<Var, NnError> {
+        self.qkv.forward(tape, x)
+    }
+
+    /// What the layer makes of the contexts.
+    pub(super) fn closed<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        context: Var,
+        residual: Option<Var>,
+    ) -> Result<Var, NnError> {
         match &self.output {
-            Some(output) => Ok((output.apply(tape, context, Activation::None, residual)?, weights)),
-            None => Ok((context, weights)),
+            Some(output) => output.apply(tape, context, Activation::None, residual),
+            None => Ok(context),
         }
     }
 

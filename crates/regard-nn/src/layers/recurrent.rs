@@ -117,15 +117,30 @@ impl Gru {
         x: Var,
         items: &Ragged,
     ) -> Result<Var, NnError> {
+        let (there, back) = self.directions(tape, x, items)?;
+        match back {
+            Some(back) => tape.concat(&[there, back]),
+            None => Ok(there),
+        }
+    }
+
+    /// The states of the two directions apart.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    pub fn directions<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        x: Var,
+        items: &Ragged,
+    ) -> Result<(Var, Option<Var>), NnError> {
         let mut run = |weights: &GruWeights, direction| {
             let w = (tape.param(weights.w.0), tape.param(weights.w.1));
             let b = (tape.param(weights.b.0), tape.param(weights.b.1));
             tape.gru(x, items, w, b, direction)
         };
         let there = run(&self.forward, Direction::Forward)?;
-        match self.backward.as_ref().map(|w| run(w, Direction::Backward)).transpose()? {
-            Some(back) => tape.concat(&[there, back]),
-            None => Ok(there),
-        }
+        let back = self.backward.as_ref().map(|w| run(w, Direction::Backward)).transpose()?;
+        Ok((there, back))
     }
 }

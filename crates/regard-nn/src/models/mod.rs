@@ -9,6 +9,7 @@
 //! | `rnn.rs` | LSTM, in one direction or both |
 //! | `self_attention.rs` | one head, as in the lecture notes' first form |
 //! | `transformer.rs` | the encoder of Vaswani et al. 2017 |
+//! | `translation/` | encoder–decoder models, from Bahdanau to the Transformer |
 //! | `tagger.rs` | a label for every token: softmax or a chain of tags |
 
 mod cnn;
@@ -18,6 +19,7 @@ mod rnn;
 mod self_attention;
 mod tagger;
 mod transformer;
+pub mod translation;
 mod words;
 
 pub use cnn::{Cnn, CnnConfig};

@@ -62,6 +62,17 @@ impl Positions {
         x: Var,
         items: &Ragged,
     ) -> Result<Var, NnError> {
+        self.add_from(tape, x, items, 0)
+    }
+
+    /// x_i + p(first + i), i counted from the start of each item.
+    pub(super) fn add_from<T: Real>(
+        &self,
+        tape: &mut Tape<'_, T>,
+        x: Var,
+        items: &Ragged,
+        first: usize,
+    ) -> Result<Var, NnError> {
         match self {
             Self::Nothing => Ok(x),
             Self::Sinusoidal => {
@@ -69,7 +80,7 @@ impl Positions {
                 let d = tape.value(x).cols();
                 let mut rows = vec![T::ZERO; items.longest() * d];
                 for (i, row) in rows.chunks_exact_mut(d).enumerate() {
-                    Sinusoidal.input(i, row)?;
+                    Sinusoidal.input(first + i, row)?;
                 }
                 let mut table = Tensor::stale(&tape.shape(x));
                 for (row, i) in table.data_mut().chunks_exact_mut(d).zip(items.positions()) {
@@ -80,7 +91,7 @@ impl Positions {
             }
             Self::Learned(table) => {
                 let ids: Vec<u32> =
-                    items.positions().map(|i| i.min(MAX_LEARNED - 1) as u32).collect();
+                    items.positions().map(|i| (first + i).min(MAX_LEARNED - 1) as u32).collect();
                 let table = tape.param(*table);
                 let rows = tape.embedding(table, &ids)?;
                 tape.add(x, rows)

@@ -14,11 +14,19 @@ struct Kept<T: Real> {
     gates: Tensor<T>,
     /// h after each step: `[total, h]`.
     hidden: Tensor<T>,
+    /// h before the first step, in step-major order; zero where there is none.
+    initial: Option<Tensor<T>>,
 }
 
 /// One step of one item: fills the gates and the new state.
 #[inline(always)]
-fn cell_forward<T: Real>(xw: &[T], hw: &[T], old: Option<&[T]>, kept: &mut [T], y: &mut [T]) {
+pub(super) fn cell_forward<T: Real>(
+    xw: &[T],
+    hw: &[T],
+    old: Option<&[T]>,
+    kept: &mut [T],
+    y: &mut [T],
+) {
     let h = y.len();
     let (r, rest) = kept.split_at_mut(h);
     let (z, rest) = rest.split_at_mut(h);
@@ -41,7 +49,7 @@ fn cell_forward<T: Real>(xw: &[T], hw: &[T], old: Option<&[T]>, kept: &mut [T], 
 /// part (`dx`) and by their recurrent part (`du`), and turns `carry`, ∂L/∂h from the step after,
 /// into the part of ∂L/∂h' that does not go through the recurrent matrix.
 #[inline(always)]
-fn cell_backward<T: Real>(
+pub(super) fn cell_backward<T: Real>(
     gates: &[T],
     old: Option<&[T]>,
     dy: &[T],
@@ -76,10 +84,16 @@ fn cell_backward<T: Real>(
     (0..h).for_each(|j| dun[j] *= r[j]);
 }
 
-fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
+fn forward<T: Real>(
+    xw: &Tensor<T>,
+    w_hh: &Tensor<T>,
+    b_hh: &Tensor<T>,
+    steps: Steps,
+    initial: Option<Tensor<T>>,
+) -> Kept<T> {
     let h = w_hh.dim(1);
     let total = xw.rows();
-    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let widest = steps.widest();
     let mut gates = Tensor::stale(&[total, 4 * h]);
     let mut hidden = Tensor::stale(&[total, h]);
     let mut recurrent = Tensor::stale(&[widest, 3 * h]);
@@ -91,16 +105,20 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: S
         for row in hw[..n * 3 * h].chunks_exact_mut(3 * h) {
             row.copy_from_slice(b_hh.data());
         }
-        if t > 0 {
+        let old = match (t, &initial) {
+            (0, None) => None,
+            (0, Some(initial)) => Some(initial.data()),
+            _ => Some(&y_before[before..before + n * h]),
+        };
+        if let Some(old) = old {
             matmul(
                 MatMut::new(&mut hw[..n * 3 * h], n, 3 * h),
                 1.0,
                 1.0,
-                Mat::new(&y_before[before..before + n * h], n, h),
+                Mat::new(old, n, h),
                 Mat::new(w_hh.data(), 3 * h, h).t(),
             );
         }
-        let old = (t > 0).then(|| &y_before[before..before + n * h]);
         let (xw, hw) = (xw.data(), &hw[..n * 3 * h]);
         let kept = &mut kept[from * 4 * h..(from + n) * 4 * h];
         let sources = &steps.source[from..from + n];
@@ -117,15 +135,20 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, b_hh: &Tensor<T>, steps: S
             },
         );
     }
-    Kept { steps, gates, hidden }
+    Kept { steps, gates, hidden, initial }
 }
 
 /// Gradients of the arguments of the three gates by their input part (`[total, 3h]`) and by
-/// their recurrent part (the same but for the candidate, where r multiplies), step-major.
-fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tensor<T>, Tensor<T>) {
+/// their recurrent part (the same but for the candidate, where r multiplies), step-major; and of the
+/// initial h.
+fn backward<T: Real>(
+    kept: &Kept<T>,
+    dy: &Tensor<T>,
+    w_hh: &Tensor<T>,
+) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
     let h = w_hh.dim(1);
     let steps = &kept.steps;
-    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let widest = steps.widest();
     let mut by_input = Tensor::stale(&[kept.gates.rows(), 3 * h]);
     let mut by_state = Tensor::stale(&[kept.gates.rows(), 3 * h]);
     let mut dh = Tensor::<T>::zeros(&[widest, h]);
@@ -134,7 +157,11 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tenso
         let (from, n) = (steps.starts[t], steps.width(t));
         let span = from * 3 * h..(from + n) * 3 * h;
         let (gates, hidden) = (kept.gates.data(), kept.hidden.data());
-        let old = if t > 0 { &hidden[steps.starts[t - 1] * h..] } else { &[] };
+        let old = match (t, &kept.initial) {
+            (0, None) => &[],
+            (0, Some(initial)) => initial.data(),
+            _ => &hidden[steps.starts[t - 1] * h..],
+        };
         let sources = &steps.source[from..from + n];
         let (dx, du, carry_now) =
             (&mut dx_all[span.clone()], &mut dh_all[span.clone()], &mut carry[..n * h]);
@@ -157,7 +184,7 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tenso
                 }
             },
         );
-        if t > 0 {
+        if t > 0 || kept.initial.is_some() {
             matmul(
                 MatMut::new(&mut carry[..n * h], n, h),
                 1.0,
@@ -167,7 +194,7 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> (Tenso
             );
         }
     }
-    (by_input, by_state)
+    (by_input, by_state, dh)
 }
 
 impl<T: Real> Tape<'_, T> {
@@ -188,9 +215,25 @@ impl<T: Real> Tape<'_, T> {
         &mut self,
         x: Var,
         items: &Ragged,
+        w: (Var, Var),
+        b: (Var, Var),
+        direction: Direction,
+    ) -> Result<Var, NnError> {
+        self.gru_from(x, items, w, b, direction, None)
+    }
+
+    /// As [`Tape::gru`], from given states `[items, h]` before the first step of each item.
+    ///
+    /// # Errors
+    /// As [`Tape::gru`].
+    pub fn gru_from(
+        &mut self,
+        x: Var,
+        items: &Ragged,
         (w_ih, w_hh): (Var, Var),
         (b_ih, b_hh): (Var, Var),
         direction: Direction,
+        initial: Option<Var>,
     ) -> Result<Var, NnError> {
         let (xv, wi, wh) =
             (self.value(x).clone(), self.value(w_ih).clone(), self.value(w_hh).clone());
@@ -204,15 +247,28 @@ impl<T: Real> Tape<'_, T> {
         ShapeError::expect("gru", "w_hh", &[3 * h, h], wh.shape())?;
         ShapeError::expect("gru", "b_ih", &[3 * h], bi.shape())?;
         ShapeError::expect("gru", "b_hh", &[3 * h], bh.shape())?;
+        let given = initial.map(|y| self.value(y).clone());
+        if let Some(y) = &given {
+            ShapeError::expect("gru", "initial state", &[items.items(), h], y.shape())?;
+        }
         let xw = project(&xv, &wi, &bi);
-        let kept = forward(&xw, &wh, &bh, Steps::new(items, direction));
+        let steps = Steps::new(items, direction);
+        let first = given.map(|y| steps.first(&y));
+        let kept = forward(&xw, &wh, &bh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);
-        Ok(self.record(y, &[x, w_ih, w_hh, b_ih, b_hh], move |dy, grads| {
-            let (by_input, by_state) = backward(&kept, dy, &wh);
-            let first = if kept.steps.len() == 0 { 0 } else { kept.steps.width(0) };
+        let mut inputs = vec![x, w_ih, w_hh, b_ih, b_hh];
+        inputs.extend(initial);
+        Ok(self.record(y, &inputs, move |dy, grads| {
+            let (by_input, by_state, dh) = backward(&kept, dy, &wh);
+            if let Some(y) = initial
+                && grads.wants(y)
+            {
+                kept.steps.add_first(dh.data(), h, grads.sum(y));
+            }
+            let first = if kept.initial.is_some() { 0 } else { kept.steps.widest() };
             if grads.wants(w_hh) && total > first {
-                let before = kept.steps.previous(&kept.hidden);
+                let before = kept.steps.previous(&kept.hidden, kept.initial.as_ref());
                 let n = total - first;
                 let (dw, keep) = grads.slot(w_hh);
                 let dz = Mat::new(&by_state.data()[first * 3 * h..], n, 3 * h);

@@ -4,7 +4,7 @@ use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, simd};
 
-use super::recurrent::{Direction, Steps};
+use super::recurrent::{Direction, Handed, Recurrence, Steps, take};
 use crate::{NnError, Ragged, Tape, Var};
 
 /// What backward needs, in step-major order.
@@ -15,17 +15,19 @@ struct Kept<T: Real> {
     /// c and h after each step: `[total, h]`.
     cell: Tensor<T>,
     hidden: Tensor<T>,
+    /// h and c before the first step, in step-major order; zero where there is none.
+    initial: Option<(Tensor<T>, Tensor<T>)>,
 }
 
 /// The four gates of one row.
 #[inline(always)]
-fn quarters<T>(row: &[T], h: usize) -> (&[T], &[T], &[T], &[T]) {
+pub(super) fn quarters<T>(row: &[T], h: usize) -> (&[T], &[T], &[T], &[T]) {
     (&row[..h], &row[h..2 * h], &row[2 * h..3 * h], &row[3 * h..4 * h])
 }
 
 /// One step of one item: turns the gates' arguments into the gates, and computes c and h.
 #[inline(always)]
-fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut [T], y: &mut [T]) {
+pub(super) fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut [T], y: &mut [T]) {
     let h = c.len();
     let (input_forget, rest) = gates.split_at_mut(2 * h);
     let (g, o) = rest.split_at_mut(h);
@@ -53,7 +55,7 @@ fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut [T], y: &mu
 /// The derivative of [`cell_forward`]: fills `dz`, the gradient of the gates' arguments, and turns
 /// `dc` into the gradient of the cell before.
 #[inline(always)]
-fn cell_backward<T: Real>(
+pub(super) fn cell_backward<T: Real>(
     gates: &[T],
     c: &[T],
     old: Option<&[T]>,
@@ -87,7 +89,12 @@ fn cell_backward<T: Real>(
     }
 }
 
-fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
+fn forward<T: Real>(
+    xw: &Tensor<T>,
+    w_hh: &Tensor<T>,
+    steps: Steps,
+    initial: Option<(Tensor<T>, Tensor<T>)>,
+) -> Kept<T> {
     let h = w_hh.dim(1);
     let total = xw.rows();
     let mut gates = Tensor::stale(&[total, 4 * h]);
@@ -104,16 +111,23 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
         let (c_before, c_now) = c.split_at_mut(from * h);
         let (y_before, y_now) = y.split_at_mut(from * h);
         let before = if t == 0 { 0 } else { steps.starts[t - 1] * h };
-        if t > 0 {
+        let (y_old, old) = match (t, &initial) {
+            (0, None) => (None, None),
+            (0, Some((y, c))) => (Some(y.data()), Some(c.data())),
+            _ => {
+                let rows = before..before + n * h;
+                (Some(&y_before[rows.clone()]), Some(&c_before[rows]))
+            }
+        };
+        if let Some(y_old) = y_old {
             matmul(
                 MatMut::new(now, n, 4 * h),
                 1.0,
                 1.0,
-                Mat::new(&y_before[before..before + n * h], n, h),
+                Mat::new(y_old, n, h),
                 Mat::new(w_hh.data(), 4 * h, h).t(),
             );
         }
-        let old = (t > 0).then(|| &c_before[before..before + n * h]);
         simd::vectorise(
             #[inline(always)]
             move || {
@@ -124,26 +138,36 @@ fn forward<T: Real>(xw: &Tensor<T>, w_hh: &Tensor<T>, steps: Steps) -> Kept<T> {
             },
         );
     }
-    Kept { steps, gates, cell, hidden }
+    Kept { steps, gates, cell, hidden, initial }
 }
 
-/// Gradient of the gates' arguments, step-major `[total, 4h]`.
-fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor<T> {
+/// Gradients of the gates' arguments, step-major `[total, 4h]`, and of the initial h and c, given those
+/// of the states and of the last cells (step-major order of items).
+fn backward<T: Real>(
+    kept: &Kept<T>,
+    dy: &Tensor<T>,
+    d_last: Option<Tensor<T>>,
+    w_hh: &Tensor<T>,
+) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
     let h = w_hh.dim(1);
     let steps = &kept.steps;
-    let widest = if steps.len() == 0 { 0 } else { steps.width(0) };
+    let widest = steps.widest();
     let mut dz = Tensor::stale(&[kept.gates.rows(), 4 * h]);
     // ∂L/∂h and ∂L/∂c that come from the step after; zero for items that end here.
     let mut dh = Tensor::<T>::zeros(&[widest, h]);
-    let mut dc = Tensor::<T>::zeros(&[widest, h]);
-    let (dz_all, dh, dc) = (dz.data_mut(), dh.data_mut(), dc.data_mut());
+    let mut dc = d_last.unwrap_or_else(|| Tensor::zeros(&[widest, h]));
+    let (dz_all, dh_all, dc_all) = (dz.data_mut(), dh.data_mut(), dc.data_mut());
     for t in (0..steps.len()).rev() {
         let (from, n) = (steps.starts[t], steps.width(t));
         let span = from * 4 * h..(from + n) * 4 * h;
         let now = &mut dz_all[span.clone()];
-        let (dh_now, dc_now) = (&dh[..n * h], &mut dc[..n * h]);
+        let (dh_now, dc_now) = (&dh_all[..n * h], &mut dc_all[..n * h]);
         let (gates, cell) = (kept.gates.data(), kept.cell.data());
-        let old = if t > 0 { &cell[steps.starts[t - 1] * h..] } else { &[] };
+        let old = match (t, &kept.initial) {
+            (0, None) => &[],
+            (0, Some((_, c))) => c.data(),
+            _ => &cell[steps.starts[t - 1] * h..],
+        };
         let sources = &steps.source[from..from + n];
         let dy = dy.data();
         simd::vectorise(
@@ -165,9 +189,9 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor
                 }
             },
         );
-        if t > 0 {
+        if t > 0 || kept.initial.is_some() {
             matmul(
-                MatMut::new(&mut dh[..n * h], n, h),
+                MatMut::new(&mut dh_all[..n * h], n, h),
                 0.0,
                 1.0,
                 Mat::new(&dz_all[span], n, 4 * h),
@@ -175,7 +199,7 @@ fn backward<T: Real>(kept: &Kept<T>, dy: &Tensor<T>, w_hh: &Tensor<T>) -> Tensor
             );
         }
     }
-    dz
+    (dz, dh, dc)
 }
 
 impl<T: Real> Tape<'_, T> {
@@ -201,6 +225,24 @@ impl<T: Real> Tape<'_, T> {
         b: Var,
         direction: Direction,
     ) -> Result<Var, NnError> {
+        Ok(self.lstm_from(x, items, w_ih, w_hh, b, direction, None)?.states)
+    }
+
+    /// As [`Tape::lstm`], from given states and cells `[items, h]` before the first step of each item,
+    /// and with the cells after its last step.
+    ///
+    /// # Errors
+    /// As [`Tape::lstm`].
+    pub fn lstm_from(
+        &mut self,
+        x: Var,
+        items: &Ragged,
+        w_ih: Var,
+        w_hh: Var,
+        b: Var,
+        direction: Direction,
+        initial: Option<(Var, Var)>,
+    ) -> Result<Recurrence, NnError> {
         let (xv, wi, wh, bv) = (
             self.value(x).clone(),
             self.value(w_ih).clone(),
@@ -215,15 +257,48 @@ impl<T: Real> Tape<'_, T> {
         ShapeError::expect("lstm", "w_ih", &[4 * h, d], wi.shape())?;
         ShapeError::expect("lstm", "w_hh", &[4 * h, h], wh.shape())?;
         ShapeError::expect("lstm", "b", &[4 * h], bv.shape())?;
+        let given = initial.map(|(y, c)| (self.value(y).clone(), self.value(c).clone()));
+        if let Some((y, c)) = &given {
+            ShapeError::expect("lstm", "initial state", &[items.items(), h], y.shape())?;
+            ShapeError::expect("lstm", "initial cell", &[items.items(), h], c.shape())?;
+        }
         let xw = super::recurrent::project(&xv, &wi, &bv);
-        let kept = forward(&xw, &wh, Steps::new(items, direction));
+        let steps = Steps::new(items, direction);
+        let first = given.as_ref().map(|(y, c)| (steps.first(y), steps.first(c)));
+        let kept = forward(&xw, &wh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);
-        Ok(self.record(y, &[x, w_ih, w_hh, b], move |dy, grads| {
-            let dz = backward(&kept, dy, &wh);
-            let first = if kept.steps.len() == 0 { 0 } else { kept.steps.width(0) };
+        let last = kept.steps.last(&kept.cell, given.as_ref().map(|(_, c)| c));
+        let mut inputs = vec![x, w_ih, w_hh, b];
+        inputs.extend(initial.iter().flat_map(|(y, c)| [*y, *c]));
+        let handed = Handed::default();
+        let from_last = Handed::clone(&handed);
+        let states = self.record(y, &inputs, move |dy, grads| {
+            let d_last = take(&from_last);
+            // An empty item passes the gradient of its last cell on to its initial one.
+            if let (Some((_, c)), Some(d_last)) = (initial, &d_last)
+                && grads.wants(c)
+            {
+                let sums = grads.sum(c).chunks_exact_mut(h);
+                for (item, (sum, g)) in sums.zip(d_last.data().chunks_exact(h)).enumerate() {
+                    if kept.steps.order[kept.steps.widest()..].contains(&item) {
+                        sum.iter_mut().zip(g).for_each(|(s, g)| *s += *g);
+                    }
+                }
+            }
+            let d_last = d_last.map(|d| kept.steps.first(&d));
+            let (dz, dh, dc) = backward(&kept, dy, d_last, &wh);
+            if let Some((y, c)) = initial {
+                for (var, d) in [(y, &dh), (c, &dc)] {
+                    if grads.wants(var) {
+                        kept.steps.add_first(d.data(), h, grads.sum(var));
+                    }
+                }
+            }
+            let before = kept.initial.as_ref().map(|(y, _)| y);
+            let first = if before.is_some() { 0 } else { kept.steps.widest() };
             if grads.wants(w_hh) && total > first {
-                let before = kept.steps.previous(&kept.hidden);
+                let before = kept.steps.previous(&kept.hidden, before);
                 let n = total - first;
                 let (dw, keep) = grads.slot(w_hh);
                 let dz = Mat::new(&dz.data()[first * 4 * h..], n, 4 * h);
@@ -234,6 +309,7 @@ impl<T: Real> Tape<'_, T> {
                 add_column_sums(dz.data(), 4 * h, grads.sum(b));
             }
             super::recurrent::project_backward(&dz, &xv, x, &wi, w_ih, grads);
-        }))
+        });
+        Ok(Recurrence { states, last_cells: Some(self.second_output(last, states, &handed)) })
     }
 }

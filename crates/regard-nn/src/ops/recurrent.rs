@@ -4,7 +4,7 @@
 use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::{Real, Tensor};
 
-use crate::{Grads, Ragged, Var};
+use crate::{Grads, Ragged, Tape, Var};
 
 /// In which direction a recurrence runs over each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,55 @@ pub enum Direction {
     Backward,
 }
 
+/// Which recurrent cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cell {
+    /// Long short-term memory: see [`Tape::lstm`](crate::Tape::lstm).
+    Lstm,
+    /// Gated recurrent unit: see [`Tape::gru`](crate::Tape::gru).
+    Gru,
+}
+
+impl Cell {
+    /// Blocks of rows in the cell's matrices.
+    pub(crate) fn gates(self) -> usize {
+        match self {
+            Self::Lstm => 4,
+            Self::Gru => 3,
+        }
+    }
+}
+
+/// What a recurrence leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recurrence {
+    /// The state after every row, `[total, h]`, in the order of the input.
+    pub states: Var,
+    /// The memory cell after the last step of every item, `[items, h]`: an LSTM's alone.
+    pub last_cells: Option<Var>,
+}
+
+/// A gradient that the backward pass of one node leaves for another's.
+pub(crate) type Handed<T> = std::sync::Arc<std::sync::Mutex<Option<Tensor<T>>>>;
+
+/// Takes what was left.
+pub(crate) fn take<T: Real>(handed: &Handed<T>) -> Option<Tensor<T>> {
+    handed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+}
+
+impl<T: Real> Tape<'_, T> {
+    /// Writes down a second output of the operator whose first is `main`: its gradient is left in
+    /// `handed` before the way back reaches `main`, which it does even where nothing used `main`.
+    pub(crate) fn second_output(&mut self, value: Tensor<T>, main: Var, handed: &Handed<T>) -> Var {
+        let (handed, shape) = (std::sync::Arc::clone(handed), self.shape(main));
+        self.record(value, &[main], move |dy, grads| {
+            *handed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(dy.clone());
+            grads.add(main, Tensor::zeros(&shape));
+        })
+    }
+}
+
 /// Step-major order of a packed batch: the rows of step 0 of every item, then of step 1, …, items
 /// sorted by length, longest first. So the items that are still running at a step are a prefix of
 /// those of the step before, and each step's rows are contiguous.
@@ -23,6 +72,8 @@ pub(crate) struct Steps {
     pub starts: Vec<usize>,
     /// Step-major row to row of the packed array.
     pub source: Vec<u32>,
+    /// The items, longest first.
+    pub order: Vec<usize>,
 }
 
 impl Steps {
@@ -41,7 +92,7 @@ impl Steps {
             }
             starts.push(source.len());
         }
-        Self { starts, source }
+        Self { starts, source, order }
     }
 
     /// Number of steps.
@@ -52,6 +103,61 @@ impl Steps {
     /// Items running at step `t`.
     pub(crate) fn width(&self, t: usize) -> usize {
         self.starts[t + 1] - self.starts[t]
+    }
+
+    /// Items running at the first step.
+    pub(crate) fn widest(&self) -> usize {
+        self.starts.get(1).copied().unwrap_or(0)
+    }
+
+    /// The rows `[items, d]` of the items running at the first step, in step-major order.
+    pub(crate) fn first<T: Real>(&self, of_items: &Tensor<T>) -> Tensor<T> {
+        let (n, d) = (self.widest(), of_items.cols());
+        let mut out = Tensor::stale(&[n, d]);
+        for (row, item) in out.data_mut().chunks_exact_mut(d.max(1)).zip(&self.order) {
+            row.copy_from_slice(of_items.row(*item));
+        }
+        out
+    }
+
+    /// Adds step-major rows of the first step to the rows of their items.
+    pub(crate) fn add_first<T: Real>(&self, rows: &[T], d: usize, of_items: &mut [T]) {
+        for (row, item) in rows.chunks_exact(d.max(1)).zip(&self.order) {
+            let out = &mut of_items[item * d..(item + 1) * d];
+            out.iter_mut().zip(row).for_each(|(o, x)| *o += *x);
+        }
+    }
+
+    /// The step-major row of the last step of every item; `None` for an empty one.
+    pub(crate) fn last_rows(&self) -> Vec<Option<usize>> {
+        let mut last = vec![None; self.order.len()];
+        for t in 0..self.len() {
+            for r in 0..self.width(t) {
+                last[self.order[r]] = Some(self.starts[t] + r);
+            }
+        }
+        last
+    }
+
+    /// The states after the last step of every item, `[items, d]`; an empty item keeps `initial`, or
+    /// zero.
+    pub(crate) fn last<T: Real>(
+        &self,
+        state: &Tensor<T>,
+        initial: Option<&Tensor<T>>,
+    ) -> Tensor<T> {
+        let d = state.cols();
+        let mut out = match initial {
+            Some(initial) => initial.clone(),
+            None => Tensor::zeros(&[self.order.len(), d]),
+        };
+        let data = out.data_mut();
+        for (item, row) in self.last_rows().into_iter().enumerate() {
+            if let Some(row) = row {
+                data[item * d..(item + 1) * d].copy_from_slice(state.row(row));
+            }
+        }
+        out
     }
 
     /// Copies step-major rows to packed order.
@@ -67,12 +173,19 @@ impl Steps {
     }
 
     /// The state before each step: for the rows of step t ≥ 1 the state after step t − 1 of the
-    /// same item; the first step is left out.
-    pub(crate) fn previous<T: Real>(&self, state: &Tensor<T>) -> Tensor<T> {
+    /// same item; for the first step `initial` (in step-major order), or nothing where that is zero.
+    pub(crate) fn previous<T: Real>(
+        &self,
+        state: &Tensor<T>,
+        initial: Option<&Tensor<T>>,
+    ) -> Tensor<T> {
         let d = state.cols();
-        let first = self.starts.get(1).copied().unwrap_or(0);
+        let first = if initial.is_some() { 0 } else { self.widest() };
         let mut out = Tensor::stale(&[state.rows() - first, d]);
         let data = out.data_mut();
+        if let Some(initial) = initial {
+            data[..initial.len()].copy_from_slice(initial.data());
+        }
         for t in 1..self.len() {
             let (from, to) = (self.starts[t - 1] * d, (self.starts[t] - first) * d);
             let n = self.width(t) * d;

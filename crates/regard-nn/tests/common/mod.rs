@@ -7,8 +7,9 @@ use regard_nn::models::{
     CharEncoder, CnnConfig, EncoderConfig, FeedForwardConfig, Output, PositionKind, RnnConfig,
     SelfAttentionConfig, Tagger, TaggerConfig, TokenIds, TransformerConfig, WordsConfig,
 };
-use regard_nn::{ParamSpecs, Params, Ragged};
+use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
 use regard_tensor::{Key, Real, Tensor};
+use regard_testkit::check_gradients_of;
 
 /// Parameters of a model that has none.
 pub(crate) fn no_params<T: Real>() -> Params<T> {
@@ -204,4 +205,101 @@ pub(crate) fn labels(seed: u64, n: usize) -> Vec<u32> {
 pub(crate) fn on_threads<R: Send>(threads: usize, f: impl FnOnce() -> R + Send) -> R {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.expect("a pool of threads").install(f)
+}
+
+/// An input of an operator: its name and shape.
+pub(crate) type Input = (&'static str, Vec<usize>);
+
+/// Checks the gradients of an operator by all of its inputs, drawn from the normal distribution.
+#[track_caller]
+pub(crate) fn check(
+    inputs: &[Input],
+    op: impl Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>,
+) {
+    check_in(Mode::Gradient, inputs, op);
+}
+
+#[track_caller]
+pub(crate) fn check_in(
+    mode: Mode,
+    inputs: &[Input],
+    op: impl Fn(&mut Tape<'_, f64>, &[Var]) -> Result<Var, NnError>,
+) {
+    let params = no_params();
+    let run = |arguments: &[(&str, Vec<f64>)]| {
+        let mut tape = Tape::new(&params, mode);
+        let input =
+            |((_, shape), (_, data)): (&Input, &(&str, Vec<f64>))| tape.input(tensor(shape, data));
+        let vars: Vec<Var> = inputs.iter().zip(arguments).map(input).collect();
+        let y = op(&mut tape, &vars).expect("the shapes fit");
+        (tape, vars, y)
+    };
+    let draw =
+        |(i, (name, shape)): (usize, &Input)| (*name, normal(i as u64 + 1, shape.iter().product()));
+    let mut arguments: Vec<(&str, Vec<f64>)> = inputs.iter().enumerate().map(draw).collect();
+
+    let (tape, vars, y) = run(&arguments);
+    let r = normal(99, tape.value(y).len());
+    let shape = tape.shape(y);
+    let gradients = tape.backward_from(y, tensor(&shape, &r), &mut []);
+    let gradients: Vec<Vec<f64>> = vars
+        .iter()
+        .zip(&arguments)
+        .map(|(var, (_, data))| {
+            // An output that does not depend on an input has no gradient by it: zero.
+            gradients.of(*var).map_or_else(|| vec![0.0; data.len()], |g| g.data().to_vec())
+        })
+        .collect();
+    let f = |arguments: &[(&str, Vec<f64>)]| {
+        let (tape, _, y) = run(arguments);
+        tape.value(y).data().iter().zip(&r).map(|(y, r)| y * r).sum()
+    };
+    check_gradients_of(&mut arguments, f, &gradients);
+}
+
+/// Checks the gradients of a scalar by every parameter of a model, each an argument of its own.
+///
+/// The parameters are moved away from their first values, so that no bias is zero (a relu over
+/// dropped inputs would stand on its kink) and no gain one.
+#[track_caller]
+pub(crate) fn check_params(
+    mut params: Params<f64>,
+    mode: Mode,
+    loss: impl Fn(&mut Tape<'_, f64>) -> Result<Var, NnError>,
+) {
+    let moves = normal(77, params.flat_len());
+    for (x, by) in params.flat_mut().iter_mut().zip(moves) {
+        *x += 0.3 * by;
+    }
+    let specs = params.specs().to_vec();
+    let mut tape = Tape::new(&params, mode);
+    let value = loss(&mut tape).expect("the shapes fit");
+    let mut flat = vec![0.0; params.flat_len()];
+    tape.backward(value, &mut flat);
+
+    let named = |flat: &[f64]| -> Vec<Vec<f64>> {
+        specs.iter().map(|spec| flat[spec.range()].to_vec()).collect()
+    };
+    let gradients = named(&flat);
+    let values = named(params.flat());
+    let mut arguments: Vec<(&str, Vec<f64>)> =
+        specs.iter().map(|spec| spec.name.as_str()).zip(values).collect();
+    let f = |arguments: &[(&str, Vec<f64>)]| {
+        for (spec, (_, values)) in specs.iter().zip(arguments) {
+            params.flat_mut()[spec.range()].copy_from_slice(values);
+        }
+        let mut tape = Tape::new(&params, mode);
+        let value = loss(&mut tape).expect("the shapes fit");
+        tape.value(value).data()[0]
+    };
+    check_gradients_of(&mut arguments, f, &gradients);
+}
+
+/// Runs a check and says which model it was, if it fails.
+pub(crate) fn named(name: &str, check: impl Fn()) {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    if let Err(panic) = result {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        panic!("{name}: {text}");
+    }
 }

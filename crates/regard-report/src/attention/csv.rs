@@ -47,7 +47,7 @@ pub fn attention_csv(report: &AttentionReport) -> Result<String, ReportError> {
     Ok(csv)
 }
 
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     if word.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", word.replace('"', "\"\""))
     } else {

@@ -10,24 +10,24 @@ const DARK: [f32; 3] = [11.0, 60.0, 125.0];
 
 /// How far along the colour scale a weight stands: its root, so that among many words small
 /// weights can still be told from none.
-pub(super) fn depth(weight: f32) -> f32 {
+pub(crate) fn depth(weight: f32) -> f32 {
     weight.clamp(0.0, 1.0).sqrt()
 }
 
 /// `#rrggbb` of a weight in \[0, 1\].
-pub(super) fn colour(weight: f32) -> String {
+pub(crate) fn colour(weight: f32) -> String {
     let t = depth(weight);
     let channel = |c: usize| (LIGHT[c] + t * (DARK[c] - LIGHT[c])).round() as u8;
     format!("#{:02x}{:02x}{:02x}", channel(0), channel(1), channel(2))
 }
 
 /// Colour of text that can be read on the colour of a weight.
-pub(super) fn text_colour(weight: f32) -> &'static str {
+pub(crate) fn text_colour(weight: f32) -> &'static str {
     if depth(weight) > 0.55 { "#ffffff" } else { "#1b2733" }
 }
 
 /// A weight with two decimals and no leading zero: `.62`, `1.0`.
-pub(super) fn short_weight(weight: f32) -> String {
+pub(crate) fn short_weight(weight: f32) -> String {
     let text = format!("{weight:.2}");
     match text.strip_prefix("0.") {
         Some(decimals) => format!(".{decimals}"),
@@ -36,12 +36,12 @@ pub(super) fn short_weight(weight: f32) -> String {
 }
 
 /// An SVG document being written.
-pub(super) struct Svg(String);
+pub(crate) struct Svg(String);
 
 impl Svg {
     /// Opens a picture of the given size in pixels with a title and description for those who
     /// cannot see it, a white ground, and the hatching of forbidden cells.
-    pub(super) fn open(width: f32, height: f32, title: &str, description: &str) -> Self {
+    pub(crate) fn open(width: f32, height: f32, title: &str, description: &str) -> Self {
         let (title, description) = (escape_xml(title), escape_xml(description));
         Self(format!(
             r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="#1b2733">
@@ -54,13 +54,13 @@ impl Svg {
     }
 
     /// Adds elements as they are; texts in them must have been escaped.
-    pub(super) fn push(&mut self, elements: std::fmt::Arguments) {
+    pub(crate) fn push(&mut self, elements: std::fmt::Arguments) {
         self.0.write_fmt(elements).expect("writing to a string cannot fail");
         self.0.push('\n');
     }
 
     /// Adds the key to the colours at (x, y): five squares with their weights, and the hatching.
-    pub(super) fn push_legend(&mut self, x: f32, y: f32) {
+    pub(crate) fn push_legend(&mut self, x: f32, y: f32) {
         let text_y = y + 13.0;
         self.push(format_args!(r#"<text x="{x}" y="{text_y}">weight</text>"#));
         for (n, weight) in [0.0, 0.05, 0.25, 0.5, 1.0].into_iter().enumerate() {
@@ -79,7 +79,7 @@ impl Svg {
     }
 
     /// The finished document.
-    pub(super) fn close(mut self) -> String {
+    pub(crate) fn close(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0
     }

@@ -71,21 +71,26 @@ pub fn terminal_heatmap(
             push_line(&mut text, &format!("{label}  {shades}  {top}"));
         }
     }
-    text.push_str("weight: ·");
-    for (from, shade) in SHADES {
-        write!(text, " {shade} {from}+").expect("writing to a string cannot fail");
-    }
-    text.push_str(" blank: not allowed\n");
+    text.push_str(&legend());
     Ok(text)
 }
 
-fn push_line(text: &mut String, line: &str) {
+/// What the shades mean.
+pub(crate) fn legend() -> String {
+    let mut text = String::from("weight: ·");
+    for (from, shade) in SHADES {
+        write!(text, " {shade} {from}+").expect("writing to a string cannot fail");
+    }
+    text + " blank: not allowed\n"
+}
+
+pub(crate) fn push_line(text: &mut String, line: &str) {
     text.push_str(line.trim_end());
     text.push('\n');
 }
 
 /// The last digits of a key's number that fit above its cell, with a blank before where it can be.
-fn key_number(j: usize, cell: usize) -> String {
+pub(crate) fn key_number(j: usize, cell: usize) -> String {
     match cell {
         1 => (j % 10).to_string(),
         cell => pad_start(&(j % 100).to_string(), cell),
@@ -96,7 +101,11 @@ fn shade(numbers: &HeadAttention, i: usize, j: usize) -> char {
     if numbers.scores.at(i, j) == f32::NEG_INFINITY {
         return ' ';
     }
-    let weight = numbers.weights.at(i, j);
+    shade_of(numbers.weights.at(i, j))
+}
+
+/// The shade of a weight.
+pub(crate) fn shade_of(weight: f32) -> char {
     let reached = SHADES.iter().rev().find(|(from, _)| weight >= *from);
     reached.map_or('·', |(_, shade)| *shade)
 }

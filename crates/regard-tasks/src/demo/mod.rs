@@ -12,9 +12,8 @@ use regard_nn::models::{CharEncoder, PositionKind};
 use regard_report::{Align, AttentionReport, Table};
 
 use crate::TaskError;
-use crate::tag::{
-    Corpus, Lexicon, LoadedTagger, ModelKind, Silent, TagConfig, Trainer, evaluate, look,
-};
+use crate::tag::{Corpus, Lexicon, LoadedTagger, ModelKind, TagConfig, TagLearner, evaluate, look};
+use crate::training::{Silent, Trainer};
 
 /// Sentences to learn from and to be scored on.
 const TRAIN: usize = 2500;
@@ -114,9 +113,10 @@ pub fn demo(seed: u64, observer: &mut dyn DemoObserver) -> Result<DemoResult, Ta
         let began = Instant::now();
         let lexicon = Lexicon::build(train, 1, true);
         let corpus = Corpus { train: train.to_vec(), dev: Vec::new() };
-        let mut trainer = Trainer::new(config(kind, seed), lexicon, corpus)?;
+        let learner = TagLearner::new(config(kind, seed), lexicon, corpus)?;
+        let mut trainer = Trainer::new(learner)?;
         trainer.go(&never, &mut Silent)?;
-        let model: LoadedTagger = trainer.into_model();
+        let model: LoadedTagger = trainer.into_learner().into_model();
         let seconds = began.elapsed().as_secs_f64();
         let scores = evaluate(&model, test)?;
         let row = DemoRow {

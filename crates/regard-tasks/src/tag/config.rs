@@ -7,11 +7,10 @@ use regard_nn::models::{
     CharEncoder, CnnConfig, EncoderConfig, FeedForwardConfig, Output, PositionKind, RnnConfig,
     SelfAttentionConfig, TransformerConfig,
 };
-use regard_nn::optim::OptimiserConfig;
-use regard_nn::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, Layer, resolve, to_table};
+use crate::training::{LoopSettings, OptimiserKind, ScheduleKind, SettingsCheck, optimiser, range};
 
 /// Which model labels the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,30 +135,6 @@ pub struct ModelConfig {
     pub attention_dropout: f64,
     /// `softmax`, or `crf` for the best chain of labels.
     pub output: Output,
-}
-
-/// Which optimiser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OptimiserKind {
-    /// Stochastic gradient descent with momentum.
-    Sgd,
-    /// Adam.
-    Adam,
-    /// Adam with decay apart from the gradient.
-    Adamw,
-}
-
-/// Which schedule of the learning rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScheduleKind {
-    /// Always the same.
-    Constant,
-    /// Linear warm-up, then falling with the square root of the step.
-    InverseSqrt,
-    /// Linear warm-up, then a half cosine down to `floor` at the last step.
-    Cosine,
 }
 
 /// The training.
@@ -368,25 +343,11 @@ impl TagConfig {
     /// Names the key at fault and its range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let (m, t) = (&self.model, &self.train);
-        let at_least = |key, n: usize, least: usize| {
-            if n >= least { Ok(()) } else { Err(range(key, format!("at least {least}"), n)) }
-        };
-        let within = |key, n: usize, most: usize| {
-            if (1..=most).contains(&n) {
-                Ok(())
-            } else {
-                Err(range(key, format!("in 1..={most}"), n))
-            }
-        };
-        let rate = |key, x: f64| {
-            if (0.0..1.0).contains(&x) { Ok(()) } else { Err(range(key, "in [0, 1)", x)) }
-        };
-        let positive = |key, x: f64| {
-            if x > 0.0 && x.is_finite() { Ok(()) } else { Err(range(key, "above 0", x)) }
-        };
-        let not_negative = |key, x: f64| {
-            if x >= 0.0 && x.is_finite() { Ok(()) } else { Err(range(key, "at least 0", x)) }
-        };
+        let at_least = SettingsCheck::at_least;
+        let within = SettingsCheck::within;
+        let rate = SettingsCheck::rate;
+        let positive = SettingsCheck::positive;
+        let not_negative = SettingsCheck::not_negative;
         within("model.word_dim", m.word_dim, MAX_WIDTH)?;
         within("model.char_dim", m.char_dim, MAX_WIDTH)?;
         within("model.char_hidden", m.char_hidden, MAX_WIDTH)?;
@@ -495,31 +456,28 @@ impl TagConfig {
         }
     }
 
-    /// The optimiser that the settings stand for.
-    pub fn optimiser(&self) -> OptimiserConfig {
-        let TrainConfig { momentum, beta1, beta2, eps, weight_decay, .. } = self.train;
-        match self.train.optimiser {
-            OptimiserKind::Sgd => OptimiserConfig::Sgd { momentum, weight_decay },
-            OptimiserKind::Adam => OptimiserConfig::Adam { beta1, beta2, eps, weight_decay },
-            OptimiserKind::Adamw => OptimiserConfig::Adamw { beta1, beta2, eps, weight_decay },
+    /// The settings of the training loop.
+    pub(crate) fn loop_settings(&self) -> LoopSettings {
+        let t = &self.train;
+        LoopSettings {
+            epochs: t.epochs,
+            minutes: 0.0,
+            optimiser: optimiser(
+                t.optimiser,
+                [t.momentum, t.beta1, t.beta2, t.eps, t.weight_decay],
+            ),
+            lr: t.lr,
+            schedule: t.schedule,
+            warmup: t.warmup,
+            floor: t.floor,
+            clip: t.clip,
+            accumulate: 1,
+            average: t.average,
+            patience: t.patience,
+            checkpoint_every: t.checkpoint_every,
+            seed: t.seed,
         }
     }
-
-    /// The schedule for a training of `total` steps.
-    pub fn schedule(&self, total: u64) -> Schedule {
-        let TrainConfig { warmup, floor, .. } = self.train;
-        // A short training on a small file would otherwise end before the rate has risen.
-        let warmup = warmup.min(total / 5);
-        match self.train.schedule {
-            ScheduleKind::Constant => Schedule::Constant,
-            ScheduleKind::InverseSqrt => Schedule::InverseSqrt { warmup },
-            ScheduleKind::Cosine => Schedule::Cosine { warmup, total, floor },
-        }
-    }
-}
-
-fn range(key: &'static str, expected: impl Into<String>, actual: impl fmt::Display) -> ConfigError {
-    ConfigError::Range { key, expected: expected.into(), actual: actual.to_string() }
 }
 
 #[cfg(test)]
@@ -556,9 +514,9 @@ mod tests {
     #[test]
     fn warm_up_takes_at_most_a_fifth_of_a_short_training() {
         let config = TagConfig::defaults(ModelKind::Transformer);
-        assert_eq!(config.schedule(100).factor(20), 1.0);
-        assert_eq!(config.schedule(5000).factor(400), 1.0);
-        assert!(config.schedule(5000).factor(200) < 0.51);
+        assert_eq!(config.loop_settings().schedule(100).factor(20), 1.0);
+        assert_eq!(config.loop_settings().schedule(5000).factor(400), 1.0);
+        assert!(config.loop_settings().schedule(5000).factor(200) < 0.51);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use regard_data::Format;
-use regard_nn::checkpoint::Archive;
 use regard_nn::layers::LayerAttention;
 use regard_nn::models::{Tagger, TaggerConfig, TokenIds, WordsConfig};
 use regard_nn::{Mode, NnError, ParamSpecs, Params, Tape};
@@ -12,12 +11,8 @@ use regard_tensor::Tensor;
 use super::config::TagConfig;
 use super::lexicon::Lexicon;
 use crate::TaskError;
-use crate::config::{ConfigError, Layer};
-use crate::run::{RunFacts, RunFolder, files, hash};
-
-const GIB: f64 = (1u64 << 30) as f64;
-/// Memory that training a model may take for its parameters.
-const MAX_BYTES: f64 = 16.0 * GIB;
+use crate::run::{RunFacts, RunFolder, hash};
+use crate::training::{check_memory, load_best};
 
 /// The model that the settings stand for, and the list of its parameters.
 pub(super) fn build(
@@ -45,18 +40,12 @@ pub(super) fn build(
             output: m.output,
         },
     )?;
-    // Weights, gradients and the optimiser's two averages.
-    let bytes = specs.flat_len() as f64 * 16.0;
-    if bytes > MAX_BYTES {
-        let expected = format!("small enough for {:.0} GiB of memory", MAX_BYTES / GIB);
-        let actual = format!("{} parameters, {:.0} GiB", specs.flat_len(), bytes / GIB);
-        return Err(NnError::Hyper { name: "model", expected, actual });
-    }
+    check_memory(&specs)?;
     Ok((tagger, specs))
 }
 
-/// Text in a weights file under which its [`fingerprint`] stands.
-pub(super) const FINGERPRINT: &str = "fingerprint";
+/// The task's name in run folders.
+pub(super) const TASK: &str = "tag";
 
 /// Hash of the settings and vocabularies that weights belong to. With `all`, every setting
 /// counts (but for where the data lies: its contents have a hash of their own), else only those of
@@ -100,18 +89,9 @@ impl LoadedTagger {
         let run = RunFolder::open(path)?;
         let (config, _) = read_config(&run)?;
         let lexicon = Lexicon::load(&run, config.data.lowercase)?;
-        if !run.file(files::MODEL).is_file() {
-            return Err(TaskError::MissingFile { folder: path.into(), file: files::MODEL });
-        }
         let (tagger, specs) = build(&config, &lexicon)?;
-        let archive = Archive::<f32>::read(&run.file(files::MODEL))?;
         let mut params = Params::new(specs, 0);
-        let mut flat = params.flat().to_vec();
-        archive.get("", &params, &mut flat)?;
-        if archive.texts.get(FINGERPRINT) != Some(&fingerprint(&config, &lexicon, false)) {
-            return Err(TaskError::Changed { folder: path.into(), file: files::MODEL });
-        }
-        params.flat_mut().copy_from_slice(&flat);
+        load_best(&run, &mut params, &fingerprint(&config, &lexicon, false))?;
         Ok(Self { config, lexicon, tagger, params })
     }
 
@@ -154,25 +134,6 @@ impl LoadedTagger {
 
 /// The settings and facts of a run folder.
 pub(super) fn read_config(run: &RunFolder) -> Result<(TagConfig, RunFacts), TaskError> {
-    let path = run.file(files::CONFIG);
-    let mut layer = Layer::from_toml(&path.display().to_string(), &run.read(files::CONFIG)?)?;
-    let facts = layer.table.remove("run").ok_or_else(|| TaskError::Damaged {
-        file: path.clone(),
-        fault: "the section [run] is missing".into(),
-    })?;
-    let facts: RunFacts = facts.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
-        origin: path.display().to_string(),
-        fault: e.to_string().trim_end().replace('\n', " "),
-    })?;
-    if facts.task != "tag" {
-        let fault = format!("the run is for task `{}`, not `tag`", facts.task);
-        return Err(TaskError::Damaged { file: path, fault });
-    }
+    let (layer, facts) = run.read_config(TASK)?;
     Ok((TagConfig::resolve(None, &[layer])?, facts))
-}
-
-/// The text of `config.toml`.
-pub(super) fn config_text(config: &TagConfig, facts: &RunFacts) -> String {
-    let facts = toml::to_string(facts).unwrap_or_default();
-    format!("{}\n[run]\n{facts}", config.to_toml())
 }

@@ -1,67 +1,24 @@
-//! The training loop: batches, steps, evaluation, checkpoints, resuming.
-//!
-//! Everything random is a function of the seed and of a place (epoch, step), and everything else
-//! that changes is in the checkpoint. So a run that was stopped at any moment and resumed ends
-//! with the same bits as one left alone.
-
-mod checkpoint;
+//! Training a tagger: its data, its loss and its scores, for the loop in [`crate::training`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
 
 use regard_data::{Format, Sentence, plan, read_path};
 use regard_metrics::Metric;
-use regard_nn::checkpoint::Archive;
 use regard_nn::models::Target;
 use regard_nn::ops::IGNORED;
-use regard_nn::optim::{Optimiser, clip, global_norm};
-use regard_nn::{Mode, NnError, Params, Tape};
-use regard_report::{
-    EvalRecord, MetricsLog, RunSummary, StepRecord, StopReason, learning_curve_svg,
-};
-use regard_tensor::kernels::elementwise::update;
-use regard_tensor::{Buffer, Key};
+use regard_nn::{Params, Tape, Var};
+use regard_report::RunSummary;
+use regard_tensor::Key;
 
-use self::checkpoint::State;
 use super::config::TagConfig;
 use super::evaluate::{evaluate, is_span_task};
 use super::lexicon::Lexicon;
-use super::model::{FINGERPRINT, LoadedTagger, build, config_text, fingerprint, read_config};
+use super::model::{LoadedTagger, TASK, build, fingerprint, read_config};
 use crate::TaskError;
-use crate::run::{RunFacts, RunFolder, files, hash_file};
-
-/// Steps between two logged ones.
-const LOG_EVERY: u64 = 20;
-
-/// Hears how a training goes.
-pub trait Observer {
-    /// The training begins, or goes on at `done` of `total` steps.
-    fn begin(&mut self, model: &str, n_parameters: usize, done: u64, total: u64) {
-        let _ = (model, n_parameters, done, total);
-    }
-    /// A step was taken, with its loss.
-    fn step(&mut self, step: u64, epoch: u64, tokens: usize, loss: f64) {
-        let _ = (step, epoch, tokens, loss);
-    }
-    /// A step was logged.
-    fn logged(&mut self, record: &StepRecord) {
-        let _ = record;
-    }
-    /// The development file was scored.
-    fn evaluated(&mut self, record: &EvalRecord, is_best: bool) {
-        let _ = (record, is_best);
-    }
-    /// Something that the user should know.
-    fn note(&mut self, text: &str) {
-        let _ = text;
-    }
-}
-
-/// Hears nothing.
-pub struct Silent;
-impl Observer for Silent {}
+use crate::run::{RunFacts, RunFolder, check_unchanged, config_text, hash_file};
+use crate::training::{DevScores, Learner, LoopSettings, Observer, Trainer};
 
 /// What to train, and where to.
 pub struct TrainRequest<'a> {
@@ -79,21 +36,12 @@ pub(crate) struct Corpus {
     pub(crate) dev: Vec<Sentence>,
 }
 
-/// A training in progress. Without a folder nothing is written (the demonstration).
-pub(crate) struct Trainer {
-    run: Option<RunFolder>,
-    log: Option<MetricsLog>,
+/// A tagger and what it learns from.
+pub(crate) struct TagLearner {
     model: LoadedTagger,
     corpus: Corpus,
-    optimiser: Optimiser<f32>,
-    grads: Buffer<f32>,
-    /// Running average of the weights, and the best weights so far.
-    average: Option<Buffer<f32>>,
-    best: Option<Buffer<f32>>,
-    state: State,
-    total_steps: u64,
+    lengths: Vec<usize>,
     metric: Metric,
-    began: Instant,
 }
 
 /// Trains a tagger into a new run folder.
@@ -116,18 +64,16 @@ pub fn train(
     }
     let run = RunFolder::create(request.out)?;
     let facts = RunFacts {
-        task: "tag".into(),
+        task: TASK.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         train_sha256: hash_file(Path::new(&config.data.train))?,
         dev_sha256: hash_dev(&config)?,
     };
     let lexicon = Lexicon::build(&corpus.train, config.data.min_count, config.data.lowercase);
     lexicon.save(&run)?;
-    let mut trainer = Trainer::new(config, lexicon, corpus)?;
-    // The settings come last: a folder with a config.toml is a run that can be resumed.
-    trainer.log = Some(MetricsLog::create(run.file(files::METRICS))?);
-    run.write(files::CONFIG, &config_text(&trainer.model.config, &facts))?;
-    trainer.run = Some(run);
+    let text = config_text(&config.to_toml(), &facts);
+    let mut trainer = Trainer::new(TagLearner::new(config, lexicon, corpus)?)?;
+    trainer.record(run, &text)?;
     trainer.go(request.stop, observer)
 }
 
@@ -143,26 +89,13 @@ pub fn resume(
     let run = RunFolder::open(path)?;
     run.tidy();
     let (config, facts) = read_config(&run)?;
-    let same = |file: &str, expected: &str, actual: String| {
-        if actual == expected {
-            return Ok(());
-        }
-        Err(TaskError::DataChanged { file: file.into(), expected: expected.into(), actual })
-    };
     let train_hash = hash_file(Path::new(&config.data.train))?;
-    same(&config.data.train, &facts.train_sha256, train_hash)?;
-    same(&config.data.dev, &facts.dev_sha256, hash_dev(&config)?)?;
+    check_unchanged(&config.data.train, &facts.train_sha256, train_hash)?;
+    check_unchanged(&config.data.dev, &facts.dev_sha256, hash_dev(&config)?)?;
     let corpus = read_corpus(&config)?;
     let lexicon = Lexicon::load(&run, config.data.lowercase)?;
-    let mut trainer = Trainer::new(config, lexicon, corpus)?;
-    if run.file(files::LAST).is_file() {
-        trainer.restore(&run)?;
-    } else {
-        observer.note("there is no checkpoint yet; the run begins again at its first step");
-    }
-    let (log, _) = MetricsLog::resume(run.file(files::METRICS), trainer.state.step)?;
-    trainer.log = Some(log);
-    trainer.run = Some(run);
+    let mut trainer = Trainer::new(TagLearner::new(config, lexicon, corpus)?)?;
+    trainer.resume(run, observer)?;
     trainer.go(stop, observer)
 }
 
@@ -209,260 +142,92 @@ fn check_labels(config: &TagConfig, corpus: &Corpus) -> Result<(), TaskError> {
     Ok(())
 }
 
-impl Trainer {
+impl TagLearner {
     pub(crate) fn new(
         config: TagConfig,
         lexicon: Lexicon,
         corpus: Corpus,
     ) -> Result<Self, TaskError> {
         let (tagger, specs) = build(&config, &lexicon)?;
-        config.optimiser().check()?;
         let params = Params::new(specs, config.train.seed);
-        let lengths = lengths(&corpus.train);
-        // Epochs may differ by a batch or two; the schedule only needs the planned end.
-        let per_epoch =
-            plan(&lengths, config.train.batch_tokens, config.train.seed, 1).len() as u64;
         let labels = corpus.train.iter().chain(&corpus.dev).flat_map(|s| &s.labels);
         let spans = is_span_task(labels.map(String::as_str));
-        let average = config.train.average > 0.0;
         Ok(Self {
-            run: None,
-            log: None,
-            optimiser: Optimiser::new(config.optimiser(), params.flat_len()),
-            grads: Buffer::zeroed(params.flat_len()),
-            average: average.then(|| Buffer::copy_of(params.flat())),
-            best: None,
-            state: State {
-                step: 0,
-                epoch: 1,
-                batch: 0,
-                tokens: 0,
-                best_value: None,
-                best_step: 0,
-                stale_epochs: 0,
-                elapsed_s: 0.0,
-                finished: false,
-                early: false,
-                figures: std::collections::BTreeMap::new(),
-            },
-            total_steps: per_epoch.saturating_mul(config.train.epochs),
             metric: if spans { Metric::SPAN_F1 } else { Metric::ACCURACY },
+            lengths: corpus.train.iter().map(|s| s.words.len()).collect(),
             model: LoadedTagger::new(config, lexicon, tagger, params),
             corpus,
-            began: Instant::now(),
         })
     }
 
-    /// The trained model, with its best weights.
-    pub(crate) fn into_model(mut self) -> LoadedTagger {
-        if let Some(best) = &self.best {
-            self.model.params.flat_mut().copy_from_slice(best);
-        }
+    /// The model as it is.
+    pub(crate) fn into_model(self) -> LoadedTagger {
         self.model
-    }
-
-    pub(crate) fn go(
-        &mut self,
-        stop: &AtomicBool,
-        observer: &mut dyn Observer,
-    ) -> Result<RunSummary, TaskError> {
-        self.began = Instant::now();
-        let before = self.state.elapsed_s;
-        let config = self.model.config.clone();
-        let train = &config.train;
-        observer.begin(
-            config.model.kind.name(),
-            self.model.n_parameters(),
-            self.state.step,
-            self.total_steps,
-        );
-        let lengths = lengths(&self.corpus.train);
-        let mut since_log = (Instant::now(), 0usize);
-        while !self.state.finished {
-            let batches = plan(&lengths, train.batch_tokens, train.seed, self.state.epoch);
-            while (self.state.batch as usize) < batches.len() {
-                if stop.load(Ordering::Relaxed) {
-                    self.state.elapsed_s = before + self.began.elapsed().as_secs_f64();
-                    self.save_last()?;
-                    return Ok(self.summary(StopReason::Interrupted));
-                }
-                let (loss, norm, lr, words) = self.step(&batches[self.state.batch as usize])?;
-                self.state.batch += 1;
-                since_log.1 += words;
-                observer.step(self.state.step, self.state.epoch, words, loss);
-                if self.state.step.is_multiple_of(LOG_EVERY) {
-                    let seconds = since_log.0.elapsed().as_secs_f64().max(1e-9);
-                    let record = StepRecord {
-                        step: self.state.step,
-                        epoch: self.state.epoch,
-                        tokens: self.state.tokens,
-                        loss,
-                        lr,
-                        grad_norm: norm,
-                        tokens_per_s: since_log.1 as f64 / seconds,
-                        elapsed_s: before + self.began.elapsed().as_secs_f64(),
-                    };
-                    since_log = (Instant::now(), 0);
-                    observer.logged(&record);
-                    if let Some(log) = &mut self.log {
-                        log.append(&record.into())?;
-                    }
-                }
-                // The end of an epoch writes its own, after the evaluation: one before it would
-                // have the evaluation logged twice if the process died in between.
-                let every = train.checkpoint_every;
-                let is_last = self.state.batch as usize == batches.len();
-                if every > 0 && self.state.step.is_multiple_of(every) && !is_last {
-                    self.state.elapsed_s = before + self.began.elapsed().as_secs_f64();
-                    self.save_last()?;
-                }
-            }
-            self.end_epoch(before, observer)?;
-            since_log = (Instant::now(), 0);
-        }
-        self.draw_curve()?;
-        let early = self.state.early;
-        Ok(self.summary(if early { StopReason::EarlyStop } else { StopReason::Finished }))
-    }
-
-    /// One update. Returns loss, gradient norm, learning rate and words.
-    fn step(&mut self, batch: &[usize]) -> Result<(f64, f64, f64, usize), TaskError> {
-        let config = &self.model.config;
-        let train = &config.train;
-        let step = self.state.step + 1;
-        let key = Key::new(train.seed).named("step").child(step);
-        let sentences: Vec<&Sentence> = batch.iter().map(|i| &self.corpus.train[*i]).collect();
-        let ids =
-            self.model.lexicon.ids(&sentences, Some((train.word_dropout, key.named("words"))));
-        let labels = self.model.lexicon.label_ids(&sentences, IGNORED);
-        let words = labels.len();
-
-        let mut tape = Tape::new(&self.model.params, Mode::Training(key));
-        let target = Target { labels: &labels, smoothing: train.smoothing };
-        let loss = self.model.tagger.loss(&mut tape, &ids, target)?;
-        let value = f64::from(tape.value(loss).data()[0]);
-        if !value.is_finite() {
-            return Err(NnError::NotFinite { what: "loss", value, step }.into());
-        }
-        self.grads.fill(0.0);
-        tape.backward(loss, &mut self.grads);
-        let norm = if train.clip > 0.0 {
-            clip(&mut self.grads, train.clip)
-        } else {
-            global_norm(&self.grads)
-        };
-        if !norm.is_finite() {
-            return Err(NnError::NotFinite { what: "gradient norm", value: norm, step }.into());
-        }
-        let lr = train.lr * config.schedule(self.total_steps).factor(step);
-        self.optimiser.step(self.model.params.flat_mut(), &self.grads, lr);
-        if let Some(average) = &mut self.average {
-            // Early on the average forgets faster, so that it does not stick to the first weights.
-            let decay = train.average.min((1.0 + step as f64) / (10.0 + step as f64)) as f32;
-            update(average, self.model.params.flat(), 2, |a, w| decay * a + (1.0 - decay) * w);
-        }
-        self.state.step = step;
-        self.state.tokens += words as u64;
-        Ok((value, norm, lr, words))
-    }
-
-    /// Scores the development file, keeps the model if it is the best, and writes a checkpoint.
-    fn end_epoch(&mut self, before: f64, observer: &mut dyn Observer) -> Result<(), TaskError> {
-        let train = self.model.config.train.clone();
-        // Score and keep the averaged weights where there are any.
-        let own = self.average.as_ref().map(|average| {
-            let own = Buffer::copy_of(self.model.params.flat());
-            self.model.params.flat_mut().copy_from_slice(average);
-            own
-        });
-        let mut keep = true;
-        if !self.corpus.dev.is_empty() {
-            let scores = evaluate(&self.model, &self.corpus.dev)?;
-            let figures = scores.figures();
-            let name = if self.metric == Metric::SPAN_F1 { "span_f1" } else { "accuracy" };
-            let value = figures.get(name).copied().unwrap_or(0.0);
-            keep = self.state.best_value.is_none_or(|best| self.metric.improves(value, best));
-            if keep {
-                self.state.best_value = Some(value);
-                self.state.figures.clone_from(&figures);
-            }
-            let record = EvalRecord {
-                step: self.state.step,
-                epoch: self.state.epoch,
-                split: "dev".into(),
-                metrics: figures,
-                elapsed_s: before + self.began.elapsed().as_secs_f64(),
-            };
-            observer.evaluated(&record, keep);
-            if !scores.unknown_labels.is_empty() && self.state.epoch == 1 {
-                let labels: Vec<&str> = scores.unknown_labels.iter().map(String::as_str).collect();
-                observer.note(&format!(
-                    "the development file has labels that the training file has not, and that no \
-                     prediction can match: {}",
-                    labels.join(", ")
-                ));
-            }
-            if let Some(log) = &mut self.log {
-                log.append(&record.into())?;
-            }
-        }
-        if keep {
-            self.state.best_step = self.state.step;
-            self.state.stale_epochs = 0;
-            if let Some(run) = &self.run {
-                let mut archive = Archive::new();
-                archive.put("", &self.model.params, self.model.params.flat());
-                archive.texts.insert("format".into(), "regard".into());
-                archive.texts.insert("task".into(), "tag".into());
-                let print = fingerprint(&self.model.config, &self.model.lexicon, false);
-                archive.texts.insert(FINGERPRINT.into(), print);
-                archive.write(&run.file(files::MODEL))?;
-            } else {
-                self.best = Some(Buffer::copy_of(self.model.params.flat()));
-            }
-        } else {
-            self.state.stale_epochs += 1;
-        }
-        if let Some(own) = own {
-            self.model.params.flat_mut().copy_from_slice(&own);
-        }
-        self.state.early = train.patience > 0 && self.state.stale_epochs >= train.patience;
-        self.state.finished = self.state.early || self.state.epoch >= train.epochs;
-        self.state.epoch += 1;
-        self.state.batch = 0;
-        self.state.elapsed_s = before + self.began.elapsed().as_secs_f64();
-        self.save_last()?;
-        self.draw_curve()
-    }
-
-    fn draw_curve(&self) -> Result<(), TaskError> {
-        let Some(run) = &self.run else { return Ok(()) };
-        let records = regard_report::read_metrics(run.file(files::METRICS))?;
-        run.write(files::CURVE, &learning_curve_svg(&records)?)
-    }
-
-    fn summary(&self, stop: StopReason) -> RunSummary {
-        let state = &self.state;
-        RunSummary {
-            task: "tag".into(),
-            model: self.model.config.model.kind.to_string(),
-            run_dir: self.run.as_ref().map_or_else(String::new, |r| r.path().display().to_string()),
-            seed: self.model.config.train.seed,
-            n_threads: regard_tensor::parallel::threads(),
-            n_parameters: self.model.n_parameters() as u64,
-            steps: state.step,
-            epochs: state.epoch - 1,
-            tokens: state.tokens,
-            elapsed_s: state.elapsed_s,
-            best_metric: self.metric.name.into(),
-            best_value: state.best_value.unwrap_or(f64::NAN),
-            best_step: state.best_step,
-            metrics: state.figures.clone(),
-            stop,
-        }
     }
 }
 
-fn lengths(sentences: &[Sentence]) -> Vec<usize> {
-    sentences.iter().map(|s| s.words.len()).collect()
+impl Learner for TagLearner {
+    const TASK: &'static str = TASK;
+
+    fn model_name(&self) -> &'static str {
+        self.model.config.model.kind.name()
+    }
+
+    fn settings(&self) -> LoopSettings {
+        self.model.config.loop_settings()
+    }
+
+    fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    fn params(&self) -> &Params<f32> {
+        &self.model.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params<f32> {
+        &mut self.model.params
+    }
+
+    fn batches(&self, epoch: u64) -> Vec<Vec<usize>> {
+        let train = &self.model.config.train;
+        plan(&self.lengths, train.batch_tokens, train.seed, epoch)
+    }
+
+    fn tokens(&self, batch: &[usize]) -> usize {
+        batch.iter().map(|i| self.lengths[*i]).sum()
+    }
+
+    fn loss(&self, tape: &mut Tape<'_, f32>, batch: &[usize], key: Key) -> Result<Var, TaskError> {
+        let train = &self.model.config.train;
+        let sentences: Vec<&Sentence> = batch.iter().map(|i| &self.corpus.train[*i]).collect();
+        let lexicon = &self.model.lexicon;
+        let ids = lexicon.ids(&sentences, Some((train.word_dropout, key.named("words"))));
+        let labels = lexicon.label_ids(&sentences, IGNORED);
+        let target = Target { labels: &labels, smoothing: train.smoothing };
+        Ok(self.model.tagger.loss(tape, &ids, target)?)
+    }
+
+    fn evaluate(&self, epoch: u64) -> Result<Option<DevScores>, TaskError> {
+        if self.corpus.dev.is_empty() {
+            return Ok(None);
+        }
+        let scores = evaluate(&self.model, &self.corpus.dev)?;
+        let figures = scores.figures();
+        let value = figures.get(self.metric.name).copied().unwrap_or(0.0);
+        let mut notes = Vec::new();
+        if !scores.unknown_labels.is_empty() && epoch == 1 {
+            let labels: Vec<&str> = scores.unknown_labels.iter().map(String::as_str).collect();
+            notes.push(format!(
+                "the development file has labels that the training file has not, and that no \
+                 prediction can match: {}",
+                labels.join(", ")
+            ));
+        }
+        Ok(Some(DevScores { figures, value, notes, samples: Vec::new() }))
+    }
+
+    fn fingerprint(&self, all: bool) -> String {
+        fingerprint(&self.model.config, &self.model.lexicon, all)
+    }
 }

@@ -1,7 +1,7 @@
-//! What each setting means, in a line.
+//! What each setting of a tagger means.
 
 /// Keys with their section, and their meanings.
-pub(super) const MEANINGS: [(&str, &str); 47] = [
+pub(in crate::commands) const MEANINGS: [(&str, &str); 47] = [
     ("data.train", "File to train on (--train)."),
     ("data.dev", "File to choose the best weights by; empty: the last epoch's are kept (--dev)."),
     ("data.format", "auto (by the file name's ending), conllu or columns (--format)."),
@@ -50,9 +50,3 @@ pub(super) const MEANINGS: [(&str, &str); 47] = [
     ("train.checkpoint_every", "Steps between checkpoints; 0 for one after each epoch."),
     ("train.seed", "Decides first weights, order of the data and dropout (--seed)."),
 ];
-
-/// What `section.key` means.
-pub(super) fn meaning(section: &str, key: &str) -> Option<&'static str> {
-    let wanted = format!("{section}.{key}");
-    MEANINGS.iter().find(|(key, _)| *key == wanted).map(|(_, meaning)| *meaning)
-}

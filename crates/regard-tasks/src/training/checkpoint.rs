@@ -6,8 +6,7 @@ use regard_nn::NnError;
 use regard_nn::checkpoint::{Archive, Array, CheckpointFault};
 use serde::{Deserialize, Serialize};
 
-use super::super::model::{FINGERPRINT, fingerprint};
-use super::Trainer;
+use super::{FINGERPRINT, Learner, Trainer};
 use crate::TaskError;
 use crate::run::{RunFolder, files};
 
@@ -20,7 +19,7 @@ pub(super) struct State {
     pub(super) epoch: u64,
     /// Batches of the epoch that are done.
     pub(super) batch: u64,
-    /// Words trained on.
+    /// Tokens trained on.
     pub(super) tokens: u64,
     /// Best value of the kept metric; absent before the first evaluation.
     pub(super) best_value: Option<f64>,
@@ -29,17 +28,39 @@ pub(super) struct State {
     pub(super) stale_epochs: u64,
     /// Seconds of training so far.
     pub(super) elapsed_s: f64,
-    /// The last epoch is done, or patience ran out.
+    /// The last epoch is done, patience ran out, or time did.
     pub(super) finished: bool,
     pub(super) early: bool,
+    #[serde(default)]
+    pub(super) timed_out: bool,
     /// The figures of the best evaluation.
     pub(super) figures: BTreeMap<String, f64>,
 }
 
-impl Trainer {
+impl Default for State {
+    /// Before the first step.
+    fn default() -> Self {
+        Self {
+            step: 0,
+            epoch: 1,
+            batch: 0,
+            tokens: 0,
+            best_value: None,
+            best_step: 0,
+            stale_epochs: 0,
+            elapsed_s: 0.0,
+            finished: false,
+            early: false,
+            timed_out: false,
+            figures: BTreeMap::new(),
+        }
+    }
+}
+
+impl<L: Learner> Trainer<L> {
     pub(super) fn save_last(&self) -> Result<(), TaskError> {
         let Some(run) = &self.run else { return Ok(()) };
-        let params = &self.model.params;
+        let params = self.learner.params();
         let (first, second) = self.optimiser.state();
         let mut archive = Archive::new();
         archive.put("weights.", params, params.flat());
@@ -53,8 +74,7 @@ impl Trainer {
         let state = toml::to_string(&self.state).unwrap_or_default();
         archive.texts.insert("state".into(), state);
         archive.texts.insert("format".into(), "regard-checkpoint".into());
-        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
-        archive.texts.insert(FINGERPRINT.into(), print);
+        archive.texts.insert(FINGERPRINT.into(), self.learner.fingerprint(true));
         if let Some(log) = &self.log {
             log.sync()?;
         }
@@ -64,8 +84,7 @@ impl Trainer {
     pub(super) fn restore(&mut self, run: &RunFolder) -> Result<(), TaskError> {
         let path = run.file(files::LAST);
         let archive = Archive::<f32>::read(&path)?;
-        let print = fingerprint(&self.model.config, &self.model.lexicon, true);
-        if archive.texts.get(FINGERPRINT) != Some(&print) {
+        if archive.texts.get(FINGERPRINT) != Some(&self.learner.fingerprint(true)) {
             return Err(TaskError::Changed { folder: run.path().into(), file: files::LAST });
         }
         let fault = |text: String| NnError::Checkpoint {
@@ -76,8 +95,9 @@ impl Trainer {
         let state: State = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
         let read = |prefix: &str| -> Result<Vec<f32>, TaskError> {
             let part = only(&archive, prefix);
-            let mut flat = vec![0.0; self.model.params.flat_len()];
-            part.get(prefix, &self.model.params, &mut flat)?;
+            let params = self.learner.params();
+            let mut flat = vec![0.0; params.flat_len()];
+            part.get(prefix, params, &mut flat)?;
             Ok(flat)
         };
         let weights = read("weights.")?;
@@ -85,7 +105,7 @@ impl Trainer {
         let adam = !self.optimiser.state().1.is_empty();
         let second = if adam { read("second.")? } else { Vec::new() };
         let average = self.average.is_some().then(|| read("average.")).transpose()?;
-        self.model.params.flat_mut().copy_from_slice(&weights);
+        self.learner.params_mut().flat_mut().copy_from_slice(&weights);
         self.optimiser.restore(&first, &second, state.step);
         if let (Some(place), Some(average)) = (&mut self.average, average) {
             place.copy_from_slice(&average);

@@ -1,0 +1,236 @@
+//! Whatever parallel text, flags and folders of translators hold: a clear error, or a defined behaviour.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{data, run, run_with_input, train};
+use crate::translate_support::{SMALL, parallel, sizes, train_translator};
+
+/// Trains on the given flags; the error is looked for.
+#[track_caller]
+fn training_fails(folder: &Path, flags: &str, messages: &[&str]) {
+    let err = run(folder, &format!("train translate --out {{}}/new-run {flags}")).fails();
+    assert!(err.starts_with("error: "), "{err}");
+    for message in messages {
+        assert!(err.contains(message), "{message} in {err}");
+    }
+    assert!(!folder.join("new-run/config.toml").exists(), "a run was begun: {flags}");
+}
+
+#[test]
+fn parallel_files() {
+    let folder = parallel();
+    let path = |name: &str| folder.path().join(name);
+    let good = fs::read_to_string(path("train.en")).unwrap();
+    fs::write(path("short.en"), good.lines().take(59).collect::<Vec<_>>().join("\n")).unwrap();
+    fs::write(path("empty.en"), "").unwrap();
+    fs::write(path("blank.en"), "\n".repeat(60)).unwrap();
+    fs::write(path("bytes.en"), [good.as_bytes(), b"caf\xe9\n"].concat()).unwrap();
+    fs::write(path("cut.gz"), [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1]).unwrap();
+    fs::write(path("a.tsv"), "a\tb\nc\n").unwrap();
+    for (target, messages) in [
+        ("short.en", &["train.de has 60 lines, but ", "short.en has 59;", "line N of one"][..]),
+        ("empty.en", &["empty.en: the file is empty"]),
+        (
+            "blank.en",
+            &["no pair is left to train on", "60 of 60 pairs are left out: 60 with an empty"],
+        ),
+        ("bytes.en", &["bytes.en, line 61: not UTF-8", "iconv"]),
+        ("cut.gz", &["damaged or cut-off gzip file"]),
+        ("none.en", &["none.en: no such file"]),
+    ] {
+        training_fails(folder.path(), &format!("--train {{}}/train.de {{}}/{target}"), messages);
+    }
+    let dev = "--train {}/train.de {}/train.en --dev {}/train.de {}/short.en";
+    training_fails(folder.path(), dev, &["short.en has 59"]);
+    for (flags, messages) in [
+        ("--train {}/a.tsv", &["a.tsv, line 2: 1 columns, expected 2", "--columns"][..]),
+        ("--train {}/a.tsv --columns source=en", &["no column \"en\" among a, b"]),
+        ("--train {}/a.tsv --columns quelle=0", &["columns \"quelle=0\""]),
+        ("--train {}/train.de {}/train.en --columns source=1,target=0", &["are for one table"]),
+        ("", &["there is no file to train on", "hint: name one with --train SOURCE TARGET"]),
+        ("--train {}/train.de {}/train.en --set model.head=3", &["did you mean `model.heads`?"]),
+        ("--train {}/train.de {}/train.en --set model.d_model=30 --set model.heads=4", &["heads"]),
+    ] {
+        training_fails(folder.path(), flags, messages);
+    }
+}
+
+#[test]
+fn an_empty_side_and_a_line_of_5000_tokens_are_left_out_and_counted() {
+    let folder = parallel();
+    let path = |name: &str| folder.path().join(name);
+    for (ending, empty, long) in [("de", "", "Hund"), ("en", "nothing", "dog")] {
+        let good = fs::read_to_string(path(&format!("train.{ending}"))).unwrap();
+        let long = vec![long; 5000].join(" ");
+        fs::write(path(&format!("odd.{ending}")), format!("{good}{empty}\n{long}\n")).unwrap();
+    }
+    let line = format!(
+        "train translate --model seq2seq --train {{}}/odd.de {{}}/odd.en --out {{}}/run --epochs 1 {SMALL} {}",
+        sizes("seq2seq")
+    );
+    let done = run(folder.path(), &line);
+    let note = "2 of 62 pairs are left out: 1 with an empty side, 1 with a side of more than 128 \
+        tokens (the longest has 5000)";
+    assert!(done.err.contains(note), "{}", done.err);
+    done.ok();
+    // They are translated and measured all the same; an empty line stays empty.
+    let out = run(folder.path(), "predict {}/run {}/odd.de --beam 1").ok();
+    assert_eq!(out.lines().count(), 62);
+    assert_eq!(out.lines().nth(60), Some(""));
+    let out = run(folder.path(), "evaluate {}/run {}/odd.de {}/odd.en --beam 1").ok();
+    assert!(out.contains("of 62 lines"), "{out}");
+}
+
+#[test]
+fn beams_and_penalties_out_of_range() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    for (flags, message) in [
+        ("--beam 0", "`beam` must be at least 1, got 0"),
+        ("--beam 100000", "`beam` must be at most the "),
+        ("--n-best 0", "`n_best` must be 1 to the beam of 5, got 0"),
+        ("--coverage-penalty 0.2", "`coverage_penalty` must be 0 for a model without attention"),
+        ("--coverage-penalty=-1", "`coverage_penalty` must be finite and at least 0"),
+        ("--length-penalty wu:1", "is none of gnmt:A"),
+        ("--alignments {}/x", "model `seq2seq` has no attention"),
+        ("--max-length 0", "0 is not in 1.."),
+        ("--labels", "unexpected argument '--labels'"),
+        ("--format text", "--format has no meaning for a translator"),
+    ] {
+        let done =
+            run_with_input(folder.path(), &format!("predict {{}}/run {flags}"), b"der Hund\n");
+        let err = done.fails();
+        assert!(err.contains(message), "{flags}: {err}");
+    }
+    let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --beam 0").fails();
+    assert!(err.contains("`beam` must be at least 1"), "{err}");
+    let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/train.en").fails();
+    assert!(err.contains("dev.de has 12 lines, but "), "{err}");
+    let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --labels").fails();
+    assert!(err.contains("--labels has no meaning for a translator"), "{err}");
+}
+
+#[test]
+fn text_that_the_model_knows_nothing_of() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    // Only unknown words, characters never seen, white space, nothing.
+    let input = "Zeppelin Quark Quark\n\u{1F600} Ж\n \t \n\n";
+    let out = run_with_input(folder.path(), "predict {}/run", input.as_bytes()).ok();
+    assert_eq!(out.lines().count(), 4);
+    assert_eq!(out.lines().skip(2).collect::<Vec<_>>(), ["", ""]);
+    let err = run_with_input(folder.path(), "predict {}/run", b"gut\nf\xfcr\n").fails();
+    assert!(err.contains("standard input, line 2: not UTF-8"), "{err}");
+    let err = run_with_input(folder.path(), "predict {}/run", b"").fails();
+    assert!(err.contains("standard input: the file is empty"), "{err}");
+    let err = run(folder.path(), "predict {}/run --given {}/dev.en").fails();
+    assert!(err.contains("--given needs the file of the sources"), "{err}");
+}
+
+#[test]
+fn a_source_longer_than_the_location_score_knows() {
+    let folder = parallel();
+    let more = "--set model.score=location --set model.max_source=20 --set data.max_tokens=20";
+    train_translator(folder.path(), "luong", 1, "run", more);
+    let line = "der Hund ".repeat(11);
+    let err = run_with_input(folder.path(), "predict {}/run", line.as_bytes()).fails();
+    assert!(err.contains("20") && err.contains("22"), "{err}");
+}
+
+#[test]
+fn folders_and_what_was_changed_in_them() {
+    let folder = parallel();
+    let path = |name: &str| folder.path().join(name);
+    let run_folder = train_translator(folder.path(), "seq2seq", 1, "run", "");
+    let weights = fs::read(run_folder.join("model.safetensors")).unwrap();
+
+    // Another run is not written over.
+    let line = "train translate --train {}/train.de {}/train.en --out {}/run";
+    let err = run(folder.path(), line).fails();
+    assert!(err.contains("already holds a run; go on with it by --resume"), "{err}");
+    let err = run(folder.path(), "train tag --resume --out {}/run").fails();
+    assert!(err.contains("the run is for task `translate`, not `tag`"), "{err}");
+
+    // A vocabulary that is not the checkpoint's.
+    let tokens = fs::read_to_string(run_folder.join("tokens.tsv")).unwrap();
+    let swapped = tokens.replace("Hund\t", "Hand\t");
+    assert_ne!(swapped, tokens);
+    fs::write(run_folder.join("tokens.tsv"), &swapped).unwrap();
+    for line in [
+        "predict {}/run {}/dev.de",
+        "evaluate {}/run {}/dev.de {}/dev.en",
+        "train translate --resume --out {}/run",
+    ] {
+        let err = run(folder.path(), line).fails();
+        assert!(err.contains("settings or vocabularies are not those that"), "{line}: {err}");
+    }
+    fs::write(run_folder.join("tokens.tsv"), tokens.lines().take(9).collect::<Vec<_>>().join("\n"))
+        .unwrap();
+    let err = run(folder.path(), "predict {}/run {}/dev.de").fails();
+    assert!(err.contains("model.safetensors"), "{err}");
+    fs::write(run_folder.join("tokens.tsv"), "<unk>\t0\nHund\t3\n").unwrap();
+    let err = run(folder.path(), "predict {}/run {}/dev.de").fails();
+    assert!(err.contains("tokens.tsv: token 1 is Hund, expected <s>"), "{err}");
+    fs::remove_file(run_folder.join("tokens.tsv")).unwrap();
+    let err = run(folder.path(), "predict {}/run {}/dev.de").fails();
+    assert!(err.contains("tokens.tsv is missing"), "{err}");
+    fs::write(run_folder.join("tokens.tsv"), &tokens).unwrap();
+    run(folder.path(), "predict {}/run {}/dev.de").ok();
+
+    // Data that changed since.
+    let train = fs::read_to_string(path("train.en")).unwrap();
+    fs::write(path("train.en"), train.replacen("dog", "cat", 1)).unwrap();
+    let err = run(folder.path(), "train translate --resume --out {}/run").fails();
+    assert!(err.contains("train.en has changed since the run began"), "{err}");
+    fs::write(path("train.en"), train).unwrap();
+    run(folder.path(), "train translate --resume --out {}/run").ok();
+    assert_eq!(fs::read(run_folder.join("model.safetensors")).unwrap(), weights);
+}
+
+#[test]
+fn flags_of_the_other_task() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "tagger");
+    for (line, message) in [
+        ("evaluate {}/tagger {}/dev.conllu --beam 2", "--beam has no meaning for a tagger"),
+        ("evaluate {}/tagger {}/dev.conllu {}/dev.conllu", "measured on one file, not two"),
+        ("predict {}/tagger {}/dev.conllu --n-best 2", "--n-best has no meaning for a tagger"),
+        ("look {}/tagger --source x", "--source has no meaning for a tagger"),
+        ("look {}/tagger", "required arguments"),
+        ("train translate --resume --out {}/tagger", "for task `tag`, not `translate`"),
+    ] {
+        let err = run(folder.path(), line).fails();
+        assert!(err.contains(message), "{line}: {err}");
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "seq2seq", "");
+    train_translator(folder.path(), "bahdanau", 1, "run", "");
+    let long = "der ".repeat(301);
+    for (run_name, arguments, message) in [
+        ("seq2seq", &["--source", "der"][..], "model `seq2seq` has no attention"),
+        ("run", &[], "required arguments"),
+        ("run", &["--source", " "], "there is no word to look at"),
+        ("run", &["--source", "der", "--target", ""], "there is no word to look at"),
+        ("run", &["--source", &long], "the source has 301 tokens; look shows 300"),
+        ("run", &["--source", "der", "--target", "a", "--layer", "1"], "there is no layer 1"),
+        (
+            "run",
+            &["--source", "der", "--target", "a", "--attention", "encoder-self"],
+            "there is no layer 0",
+        ),
+        ("run", &["--text", "der"], "--text has no meaning for a translator"),
+    ] {
+        let line = format!("look {{}}/{run_name} --out {{}}/no.html");
+        let mut all = crate::support::words(folder.path(), &line);
+        all.extend(arguments.iter().map(|a| (*a).to_owned()));
+        let output = crate::support::regard(all).output().unwrap();
+        let err = crate::support::Done::from(output).fails();
+        assert!(err.contains(message), "{arguments:?}: {err}");
+        assert!(!folder.path().join("no.html").exists());
+    }
+}
