@@ -17,7 +17,7 @@ use crate::pack::{self, Across, Along, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::Extent;
-use crate::rowwise::{self, Looks, Places, RowOf, RowScratch};
+use crate::rowwise::{self, KeyRows, Looks, Places, RowOf, RowScratch};
 use crate::score::{Keys, ParamGradients, Queries, fill_forbidden};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
@@ -139,7 +139,7 @@ struct Scratch<T: Real> {
     values: Across<T>,
     piece: Piece<T>,
     row: RowScratch<T>,
-    other_keys: Buffer<T>,
+    other_keys: Vec<Buffer<T>>,
 }
 
 /// What a thread needs while it works on a piece of a unit.
@@ -223,7 +223,7 @@ impl<T: Real> Scratch<T> {
             values: Across::new(),
             piece: Piece::new(call),
             row: RowScratch::new(),
-            other_keys: Buffer::stale(0),
+            other_keys: Vec::new(),
         }
     }
 }
@@ -312,40 +312,79 @@ impl<T: Real> Backward<'_, T> {
         self.finish(unit, &[&all], dparams);
     }
 
-    /// All queries of a unit, one by one.
+    /// All queries of a unit and of those beside it, one by one.
     fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
-        let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
+        let (inputs, call) = (&self.inputs, self.inputs.call);
+        let Scratch { row: scratch, other_keys, .. } = scratch;
+        let units = rowwise::together(inputs, unit);
+        other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
+        let places: Vec<Places<'_, T>> = units
+            .iter()
+            .zip(other_keys)
+            .map(|(unit, other)| Places::of(inputs, *unit, other))
+            .collect();
+        let of_units = || units.iter().copied().zip(places.iter().copied());
+        if !call.position.turns() && !call.score.has_own_keys() {
+            // Nothing is to be done with the sums of a key: they are added up where they belong.
+            let mut rows = of_units()
+                .map(|(unit, places)| {
+                    let (item, kv_head) = (inputs.item(unit), unit.kv_head);
+                    let direct = Direct { targets: &self.targets, first: item.kv_start, kv_head };
+                    (unit, places, direct)
+                })
+                .collect::<Vec<_>>();
+            self.rows(&mut rows, scratch, dparams);
+            return;
+        }
+        let mut rows = of_units()
+            .map(|(unit, places)| {
+                let mut sums = KeySums::new();
+                sums.start(call, 0..inputs.item(unit).kv_len);
+                (unit, places, Summed { call, sums })
+            })
+            .collect::<Vec<_>>();
+        self.rows(&mut rows, scratch, dparams);
+        for (unit, _, summed) in rows {
+            self.finish(unit, &[&summed.sums], dparams);
+        }
+    }
+
+    /// The queries of some units of one item, one by one.
+    fn rows(
+        &self,
+        units: &mut [(Unit, Places<'_, T>, impl KeyRows<T>)],
+        scratch: &mut RowScratch<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (inputs, call) = (&self.inputs, self.inputs.call);
         let (d, up) = (call.dims, self.upstream);
-        let Scratch { piece, row: scratch, other_keys, .. } = scratch;
-        let other = rowwise::other_keys(inputs, unit, other_keys);
-        let keys = if other { Source::dense(other_keys, d.d_k) } else { inputs.keys(unit) };
-        let places = Places { keys, values: inputs.values(unit) };
-        piece.sums.start(call, 0..item.kv_len);
-        for head in inputs.heads(unit) {
-            let (at, source) = (call.at(unit.item, head), inputs.queries(unit, head));
-            for query in 0..item.q_len {
-                let tile = TileAt { at, queries: query..query + 1, keys: 0..0 };
-                let first = self.first_row(&tile);
-                let weights = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
-                let sums = at.head * self.keys[call.items.len()] + self.keys[at.item];
-                let looks = Looks {
-                    dc: self.d_context.row(item.q_start + query, head, d.d_v),
-                    d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
-                    d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
-                    d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
-                    d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
-                };
-                let row = RowOf { call, at, query, places };
-                let sums = piece.sums.from(call, 0);
-                let dq = row.backward(source, &looks, scratch, sums, dparams);
-                if call.position.turns() {
-                    call.position.turn_backward(item.q_offset + query, dq);
+        let Some((first, ..)) = units.first() else { return };
+        let item = inputs.item(*first);
+        for query in 0..item.q_len {
+            for (unit, places, of_keys) in &mut *units {
+                for head in inputs.heads(*unit) {
+                    let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));
+                    let tile = TileAt { at, queries: query..query + 1, keys: 0..0 };
+                    let first = self.first_row(&tile);
+                    let weights = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
+                    let sums = at.head * self.keys[call.items.len()] + self.keys[at.item];
+                    let looks = Looks {
+                        dc: self.d_context.row(item.q_start + query, head, d.d_v),
+                        d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
+                        d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
+                        d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
+                        d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
+                    };
+                    let row = RowOf { call, at, query, places: *places };
+                    let dq = row.backward(source, &looks, scratch, of_keys, dparams);
+                    if call.position.turns() {
+                        call.position.turn_backward(item.q_offset + query, dq);
+                    }
+                    // SAFETY: tasks have different (item, query head, query), and different items different rows.
+                    unsafe { self.targets.add_query(item.q_start + query, head, dq) };
                 }
-                // SAFETY: tasks have different (item, query head, query), and different items different rows.
-                unsafe { self.targets.add_query(item.q_start + query, head, dq) };
             }
         }
-        self.finish(unit, &[&piece.sums], dparams);
     }
 
     /// The tiles of queries `part` of a unit, numbered head by head.
@@ -970,4 +1009,42 @@ struct OfKeys<'a, T: Real> {
     /// The values as they were given.
     source: Source<'a, T>,
     sums: &'a mut KeySums<T>,
+}
+
+/// Gradients of keys and values, where the caller wants them.
+struct Direct<'a, T> {
+    targets: &'a Targets<'a, T>,
+    /// The item's first key.
+    first: usize,
+    kv_head: usize,
+}
+
+impl<T: Real> KeyRows<T> for Direct<'_, T> {
+    fn dk(&mut self, key: usize) -> &mut [T] {
+        // SAFETY: tasks have different (item, key head), and different items different rows.
+        unsafe { self.targets.key(self.first + key, self.kv_head) }
+    }
+
+    fn dv(&mut self, key: usize) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { self.targets.value(self.first + key, self.kv_head) }
+    }
+}
+
+/// Gradients of turned keys and of values, added up first.
+struct Summed<'a, T: Real> {
+    call: &'a Call<'a, T>,
+    sums: KeySums<T>,
+}
+
+impl<T: Real> KeyRows<T> for Summed<'_, T> {
+    fn dk(&mut self, key: usize) -> &mut [T] {
+        let (dk, _) = self.sums.from(self.call, key);
+        &mut dk[..self.call.dims.d_k]
+    }
+
+    fn dv(&mut self, key: usize) -> &mut [T] {
+        let (_, dv) = self.sums.from(self.call, key);
+        &mut dv[..self.call.dims.d_v]
+    }
 }

@@ -131,7 +131,7 @@ struct Scratch<T: Real> {
     values: Along<T>,
     group: GroupScratch<T>,
     row: RowScratch<T>,
-    other_keys: Buffer<T>,
+    other_keys: Vec<Buffer<T>>,
 }
 
 /// What a thread needs while it works on a group of tiles of queries.
@@ -156,7 +156,7 @@ impl<T: Real> Scratch<T> {
             values: Along::new(),
             group: GroupScratch::new(call, 0),
             row: RowScratch::new(),
-            other_keys: Buffer::stale(0),
+            other_keys: Vec::new(),
         }
     }
 }
@@ -206,43 +206,48 @@ impl<T: Real> Forward<'_, T> {
         });
     }
 
-    /// All queries of a unit, one by one.
+    /// All queries of a unit and of those beside it, one by one.
     fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>) {
         const AT_ONCE: usize = 64;
         let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
         let Scratch { row, other_keys, .. } = scratch;
-        let other = rowwise::other_keys(inputs, unit, other_keys);
-        let keys = if other { Source::dense(other_keys, call.dims.d_k) } else { inputs.keys(unit) };
-        let places = Places { keys, values: inputs.values(unit) };
-        let (heads, per_head) = (inputs.heads(unit), item.q_len.div_ceil(AT_ONCE));
+        let units = rowwise::together(inputs, unit);
+        other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
+        let places: Vec<Places<'_, T>> = units
+            .iter()
+            .zip(other_keys)
+            .map(|(unit, other)| Places::of(inputs, *unit, other))
+            .collect();
         let n_queries = self.queries[call.items.len()];
-        let work = if call.scope.lists(call.at(unit.item, heads.start)) {
-            // As if every query saw some ten keys.
-            item.q_len * heads.len() * 16 * (call.dims.d_k + call.dims.d_v)
-        } else {
-            inputs.work(unit)
-        };
-        plan::run(row, heads.len() * per_head, work, RowScratch::new, |scratch, n| {
-            let (head, start) = (heads.start + n / per_head, n % per_head * AT_ONCE);
-            let (at, source) = (call.at(unit.item, head), inputs.queries(unit, head));
-            for query in start..item.q_len.min(start + AT_ONCE) {
-                // SAFETY: tasks have different (item, head, queries), and each query its own context,
-                // log-sum-exp and weights.
-                let (context, lse, weights) = unsafe {
-                    let first = head * n_queries + self.queries[unit.item] + query;
-                    let weights = self.weights.as_ref().map(|(weights, offsets)| {
-                        let row = offsets[unit.item] + (head * at.q_len + query) * at.kv_len;
-                        weights.part(row, at.kv_len)
-                    });
-                    (self.context.row(item.q_start + query, head), self.lse.part(first, 1), weights)
-                };
-                context.fill(T::ZERO);
-                let mut weights = weights;
-                if let Some(weights) = &mut weights {
-                    weights.fill(T::ZERO);
+        // As if every query saw some ten keys.
+        let heads: usize = units.iter().map(|unit| inputs.heads(*unit).len()).sum();
+        let work = item.q_len * heads * 16 * (call.dims.d_k + call.dims.d_v);
+        plan::run(row, item.q_len.div_ceil(AT_ONCE), work, RowScratch::new, |scratch, n| {
+            for query in n * AT_ONCE..item.q_len.min((n + 1) * AT_ONCE) {
+                for (unit, places) in units.iter().zip(&places) {
+                    for head in inputs.heads(*unit) {
+                        let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));
+                        // SAFETY: tasks have different (item, head, queries), and each query its own context,
+                        // log-sum-exp and weights.
+                        let (context, lse, weights) = unsafe {
+                            let first = head * n_queries + self.queries[unit.item] + query;
+                            let weights = self.weights.as_ref().map(|(weights, offsets)| {
+                                let row =
+                                    offsets[unit.item] + (head * at.q_len + query) * at.kv_len;
+                                weights.part(row, at.kv_len)
+                            });
+                            let context = self.context.row(item.q_start + query, head);
+                            (context, self.lse.part(first, 1), weights)
+                        };
+                        context.fill(T::ZERO);
+                        let mut weights = weights;
+                        if let Some(weights) = &mut weights {
+                            weights.fill(T::ZERO);
+                        }
+                        let row = RowOf { call, at, query, places: *places };
+                        lse[0] = row.forward(source, scratch, context, weights);
+                    }
                 }
-                let row = RowOf { call, at, query, places };
-                lse[0] = row.forward(source, scratch, context, weights);
             }
         });
     }

@@ -117,6 +117,28 @@ impl<'a, T: Real> Targets<'a, T> {
         unsafe { add(&self.dq, row, head, dq) };
     }
 
+    /// ∂L/∂k of one row of one key head.
+    ///
+    /// # Safety
+    /// No one else has this row of this head.
+    #[allow(clippy::mut_from_ref, reason = "the caller sees to it that rows are taken once")]
+    #[inline(always)]
+    pub(crate) unsafe fn key(&self, row: usize, head: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { self.dk.row(row, head) }
+    }
+
+    /// ∂L/∂v of one row of one key head.
+    ///
+    /// # Safety
+    /// No one else has this row of this head.
+    #[allow(clippy::mut_from_ref, reason = "the caller sees to it that rows are taken once")]
+    #[inline(always)]
+    pub(crate) unsafe fn value(&self, row: usize, head: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { self.dv.row(row, head) }
+    }
+
     /// Adds to ∂L/∂k and ∂L/∂v of one row of one key head.
     ///
     /// # Safety

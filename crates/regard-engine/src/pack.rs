@@ -30,14 +30,6 @@ impl<'a, T> Source<'a, T> {
         Self::new(Rows { data, row_stride: width, head_stride: 0 }, 0, 0, width)
     }
 
-    /// Rows `rows`, not empty, where they lie.
-    pub(crate) fn block(&self, rows: &Range<usize>) -> Block<'a, T> {
-        let Rows { data, row_stride, head_stride } = self.rows;
-        let first = (self.start + rows.start) * row_stride + self.head * head_stride;
-        let data = &data[first..first + (rows.len() - 1) * row_stride + self.width];
-        Block { data, rows: rows.len(), width: self.width, stride: row_stride }
-    }
-
     #[inline(always)]
     pub(crate) fn row(&self, i: usize) -> &'a [T] {
         self.rows.row(self.start + i, self.head, self.width)

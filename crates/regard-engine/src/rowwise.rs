@@ -2,27 +2,36 @@
 //!
 //! Nothing is packed: keys and values are read where they lie. The order of sums is that of the keys.
 
-use std::ops::Range;
-
 use regard_attn::call::row_stream;
 use regard_attn::normaliser::gumbel;
 use regard_attn::score::{Block, BlockMut};
-use regard_attn::{At, Call, Lowering, RowAt, Streaming, TileAt};
-use regard_tensor::simd::{self, Kernel, fma};
+use regard_attn::{At, Call, Lowering, RowAt, Streaming};
 use regard_tensor::{Buffer, Key, Real};
 
+use crate::kernel::padded;
 use crate::kernel::softmax::{self, Running};
-use crate::kernel::{LANES, padded};
-use crate::pack::{self, Source, padded_width};
+use crate::pack::{self, Source};
 use crate::plan::{Inputs, Unit};
-use crate::score::{FinitePart, ParamGradients, fill_forbidden, scale_tile};
+use crate::score::{FinitePart, ParamGradients, scale_tile};
 
-/// Whether a unit's queries are taken one by one: where the scope lists keys. (Not where queries are few:
-/// in a padded batch they would be more, and the bits must not depend on that.)
+/// Key heads that take a query's keys one after the other: their rows lie side by side, so that what one fetches from
+/// memory serves the next.
+const HEADS_AT_ONCE: usize = 4;
+
+/// Whether a unit's queries are taken one by one: where the scope lists the keys of all heads. (Not where queries
+/// are few: in a padded batch they would be more, and the bits must not depend on that.)
 pub(crate) fn suits<T: Real>(inputs: &Inputs<'_, T>, unit: Unit) -> bool {
-    let heads = inputs.heads(unit);
-    let at = inputs.call.at(unit.item, heads.start);
-    inputs.call.scope.lists(at)
+    let call = inputs.call;
+    (0..call.dims.n_heads).all(|head| call.scope.lists(call.at(unit.item, head)))
+}
+
+/// The units that are taken together with this one, none if an earlier one takes it.
+pub(crate) fn together<T: Real>(inputs: &Inputs<'_, T>, unit: Unit) -> Vec<Unit> {
+    let (first, count) = (unit.kv_head, inputs.call.dims.n_kv_heads);
+    if !first.is_multiple_of(HEADS_AT_ONCE) {
+        return Vec::new();
+    }
+    (first..count.min(first + HEADS_AT_ONCE)).map(|kv_head| Unit { kv_head, ..unit }).collect()
 }
 
 /// The keys and values of a unit, where they lie.
@@ -32,8 +41,21 @@ pub(crate) struct Places<'a, T> {
     pub(crate) values: Source<'a, T>,
 }
 
+impl<'a, T: Real> Places<'a, T> {
+    /// Those of a unit; `other` holds its keys where the caller's do not do.
+    pub(crate) fn of(inputs: &Inputs<'a, T>, unit: Unit, other: &'a mut Buffer<T>) -> Self {
+        let values = inputs.values(unit);
+        let keys = if other_keys(inputs, unit, other) {
+            Source::dense(other, inputs.call.dims.d_k)
+        } else {
+            inputs.keys(unit)
+        };
+        Self { keys, values }
+    }
+}
+
 /// Turned keys or the score's own, where the caller's do not do.
-pub(crate) fn other_keys<T: Real>(inputs: &Inputs<'_, T>, unit: Unit, out: &mut Buffer<T>) -> bool {
+fn other_keys<T: Real>(inputs: &Inputs<'_, T>, unit: Unit, out: &mut Buffer<T>) -> bool {
     let (call, len, d_k) = (inputs.call, inputs.item(unit).kv_len, inputs.call.dims.d_k);
     let own = call.score.has_own_keys();
     if !own && !call.position.turns() {
@@ -84,29 +106,6 @@ impl<T: Real> RowScratch<T> {
     }
 }
 
-/// The keys of one query: a stretch, of which some may be forbidden, or a list.
-#[derive(Clone)]
-enum Seen<'l> {
-    Stretch(Range<usize>),
-    List(&'l [usize]),
-}
-
-impl Seen<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Stretch(keys) => keys.len(),
-            Self::List(keys) => keys.len(),
-        }
-    }
-
-    fn key(&self, n: usize) -> usize {
-        match self {
-            Self::Stretch(keys) => keys.start + n,
-            Self::List(keys) => keys[n],
-        }
-    }
-}
-
 /// One query of one head, its keys and values.
 pub(crate) struct RowOf<'a, T: Real> {
     pub(crate) call: &'a Call<'a, T>,
@@ -120,20 +119,10 @@ impl<T: Real> RowOf<'_, T> {
         RowAt { item: self.at.item, head: self.at.head, query: self.query }
     }
 
-    fn tile(&self, keys: &Range<usize>) -> TileAt {
-        TileAt { at: self.at, queries: self.query..self.query + 1, keys: keys.clone() }
-    }
-
-    /// The keys of this query; lists them in `listed` where they are scattered.
-    fn seen<'l>(&self, listed: &'l mut Vec<usize>) -> Seen<'l> {
-        if self.call.scope.lists(self.at) {
-            listed.clear();
-            self.call.scope.list(self.at, self.query, listed);
-            return Seen::List(listed);
-        }
-        let keys = self.call.scope.keys(self.at, self.query..self.query + 1);
-        let end = keys.end.min(self.at.kv_len);
-        Seen::Stretch(keys.start.min(end)..end)
+    /// Lists the keys of this query.
+    fn list(&self, listed: &mut Vec<usize>) {
+        listed.clear();
+        self.call.scope.list(self.at, self.query, listed);
     }
 
     /// Takes the query, turned.
@@ -144,50 +133,34 @@ impl<T: Real> RowOf<'_, T> {
         pack::turn(self.call.position, self.at.q_offset + self.query, &mut q[..d_k], d_k, d_k);
     }
 
-    /// Scores with position's bias, −∞ where forbidden and in the entries that fill the lanes.
-    fn scores(&self, seen: &Seen<'_>, q: &[T], gathered: &mut Buffer<T>, out: &mut [T]) {
-        let (call, n, d_k) = (self.call, seen.len(), self.call.dims.d_k);
-        let one = Block { data: q, rows: 1, width: d_k, stride: d_k };
-        match (call.score.lowering(), seen) {
+    /// Scores with position's bias, −∞ in the entries that fill the lanes.
+    fn scores(&self, keys: &[usize], q: &[T], gathered: &mut Buffer<T>, out: &mut [T]) {
+        let (call, n, d_k) = (self.call, keys.len(), self.call.dims.d_k);
+        match call.score.lowering() {
             _ if n == 0 => {}
-            (Lowering::Product { scale }, Seen::Stretch(keys)) => {
-                simd::run(Dots { q, k: self.places.keys.block(keys), scale, out: &mut out[..n] });
-            }
-            (Lowering::Product { scale }, Seen::List(keys)) => {
-                for (out, key) in out.iter_mut().zip(*keys) {
+            Lowering::Product { scale } => {
+                for (out, key) in out.iter_mut().zip(keys) {
                     *out =
                         scale * regard_tensor::kernels::reduce::dot(q, self.places.keys.row(*key));
                 }
             }
-            (Lowering::Tile, Seen::Stretch(keys)) => {
-                call.score.tile(self.at.head, one, self.places.keys.block(keys), out, n);
-            }
-            (Lowering::Tile, Seen::List(keys)) => {
+            Lowering::Tile => {
+                let one = Block { data: q, rows: 1, width: d_k, stride: d_k };
                 let k = gather(self.places.keys, keys, d_k, gathered);
                 call.score.tile(self.at.head, one, k, out, n);
             }
         }
         if call.position.biases() {
-            match seen {
-                Seen::Stretch(keys) => call.position.bias_tile(&self.tile(keys), one, out, n),
-                Seen::List(keys) => {
-                    for (out, key) in out.iter_mut().zip(*keys) {
-                        *out += call.position.bias(self.at, self.query, *key, q);
-                    }
-                }
+            for (out, key) in out.iter_mut().zip(keys) {
+                *out += call.position.bias(self.at, self.query, *key, q);
             }
-        }
-        if let Seen::Stretch(keys) = seen
-            && n > 0
-        {
-            fill_forbidden(call.scope, &self.tile(keys), T::NEG_INFINITY, out, n);
         }
         out[n..].fill(T::NEG_INFINITY);
     }
 
     /// Turns the scores in `row` (whole lanes) into shares; returns the log-sum-exp.
-    fn normalise(&self, row: &mut [T], seen: &Seen<'_>) -> T {
-        let (n, normaliser) = (seen.len(), self.call.normaliser);
+    fn normalise(&self, row: &mut [T], keys: &[usize]) -> T {
+        let (n, normaliser) = (keys.len(), self.call.normaliser);
         match normaliser.streaming() {
             Streaming::Softmax { scale } => {
                 scale_row(row, scale);
@@ -197,7 +170,7 @@ impl<T: Real> RowOf<'_, T> {
                 running[0].lse()
             }
             Streaming::Pick { noise } => {
-                let chosen = self.choose(&row[..n], seen, noise);
+                let chosen = self.choose(&row[..n], keys, noise);
                 let mut running = [Running::START];
                 softmax::add_tile(row, row.len(), row.len(), &mut running, &mut [], 0);
                 let lse = running[0].lse();
@@ -223,11 +196,11 @@ impl<T: Real> RowOf<'_, T> {
     }
 
     /// Which entry of a row of scores is chosen.
-    fn choose(&self, scores: &[T], seen: &Seen<'_>, noise: Option<Key>) -> Option<usize> {
+    fn choose(&self, scores: &[T], keys: &[usize], noise: Option<Key>) -> Option<usize> {
         let stream = noise.map(|key| row_stream(key, self.row_at()));
         let mut best: Option<(usize, T)> = None;
         for (n, s) in scores.iter().enumerate().filter(|(_, s)| **s != T::NEG_INFINITY) {
-            let noisy = stream.map_or(*s, |row| *s + T::from_f64(gumbel(row, seen.key(n))));
+            let noisy = stream.map_or(*s, |row| *s + T::from_f64(gumbel(row, keys[n])));
             if best.is_none_or(|(_, top)| noisy > top) {
                 best = Some((n, noisy));
             }
@@ -236,29 +209,29 @@ impl<T: Real> RowOf<'_, T> {
     }
 
     /// `f(n, key)` for every entry that has a weight.
-    fn weighed(row: &[T], seen: &Seen<'_>, mut f: impl FnMut(usize, usize, T)) {
-        for (n, a) in row[..seen.len()].iter().enumerate() {
+    fn weighed(row: &[T], keys: &[usize], mut f: impl FnMut(usize, usize, T)) {
+        for (n, a) in row[..keys.len()].iter().enumerate() {
             if *a != T::ZERO {
-                f(n, seen.key(n), *a);
+                f(n, keys[n], *a);
             }
         }
     }
 
     /// Multiplies shares by position's factors.
-    fn weigh(&self, row: &mut [T], seen: &Seen<'_>) {
+    fn weigh(&self, row: &mut [T], keys: &[usize]) {
         if self.call.position.weighs() {
-            for (n, a) in row[..seen.len()].iter_mut().enumerate() {
-                *a *= self.call.position.weight(self.at, self.query, seen.key(n));
+            for (n, a) in row[..keys.len()].iter_mut().enumerate() {
+                *a *= self.call.position.weight(self.at, self.query, keys[n]);
             }
         }
     }
 
     /// Multiplies weights by dropout's factors.
-    fn drop(&self, row: &mut [T], seen: &Seen<'_>) {
+    fn drop(&self, row: &mut [T], keys: &[usize]) {
         if let Some(dropout) = self.call.dropout {
             let stream = dropout.row(self.at.item, self.at.head, self.query);
-            for (n, a) in row[..seen.len()].iter_mut().enumerate() {
-                *a *= dropout.factor(stream, seen.key(n));
+            for (n, a) in row[..keys.len()].iter_mut().enumerate() {
+                *a *= dropout.factor(stream, keys[n]);
             }
         }
     }
@@ -274,44 +247,39 @@ impl<T: Real> RowOf<'_, T> {
     ) -> T {
         let (call, RowScratch { q, listed, gathered, row, .. }) = (self.call, scratch);
         self.take_query(queries, q);
-        let seen = self.seen(listed);
-        let columns = padded(seen.len());
+        self.list(listed);
+        let keys = &listed[..];
+        let columns = padded(keys.len());
         pack::grow(row, columns);
         let row = &mut row[..columns];
-        self.scores(&seen, &q[..call.dims.d_k], gathered, row);
-        let lse = self.normalise(row, &seen);
-        self.weigh(row, &seen);
+        self.scores(keys, &q[..call.dims.d_k], gathered, row);
+        let lse = self.normalise(row, keys);
+        self.weigh(row, keys);
         if let Some(weights) = weights {
-            for (n, a) in row[..seen.len()].iter().enumerate() {
-                weights[seen.key(n)] = *a;
+            for (n, a) in row[..keys.len()].iter().enumerate() {
+                weights[keys[n]] = *a;
             }
         }
-        self.drop(row, &seen);
-        match &seen {
-            Seen::Stretch(keys) if !keys.is_empty() => {
-                let (a, v) = (&row[..keys.len()], self.places.values.block(keys));
-                simd::run(Weighted { a, v, out: &mut *context });
-            }
-            _ => Self::weighed(row, &seen, |_, key, a| {
-                add_scaled(context, a, self.places.values.row(key));
-            }),
-        }
+        self.drop(row, keys);
+        Self::weighed(row, keys, |_, key, a| {
+            add_scaled(context, a, self.places.values.row(key));
+        });
         if call.position.has_values() {
-            Self::weighed(row, &seen, |_, key, a| {
+            Self::weighed(row, keys, |_, key, a| {
                 call.position.add_value(self.at, self.query, key, a, context);
             });
         }
         lse
     }
 
-    /// The gradient of the query's row by the turned query; adds those by turned keys and values to `dk` and
-    /// `dv` (rows [`padded_width`] apart, from key 0 on) and those by parameters to `dparams`.
+    /// The gradient of the query's row by the turned query; adds those by turned keys and values to `of_keys`
+    /// and those by parameters to `dparams`.
     pub(crate) fn backward<'s>(
         &self,
         queries: Source<'_, T>,
         looks: &Looks<'_, T>,
         scratch: &'s mut RowScratch<T>,
-        (dk, dv): (&mut [T], &mut [T]),
+        of_keys: &mut impl KeyRows<T>,
         dparams: &mut ParamGradients<T>,
     ) -> &'s mut [T] {
         let (call, at, query) = (self.call, self.at, self.query);
@@ -322,38 +290,38 @@ impl<T: Real> RowOf<'_, T> {
         pack::grow(dq, d_k);
         let dq = &mut dq[..d_k];
         dq.fill(T::ZERO);
-        let seen = self.seen(listed);
-        let columns = padded(seen.len());
+        self.list(listed);
+        let keys = &listed[..];
+        let columns = padded(keys.len());
         for buffer in [&mut *row, &mut *scores, &mut *d] {
             pack::grow(buffer, columns);
         }
         let (row, scores, d) = (&mut row[..columns], &mut scores[..columns], &mut d[..columns]);
-        self.scores(&seen, q, gathered, scores);
+        self.scores(keys, q, gathered, scores);
         row.copy_from_slice(scores);
-        let lse = self.normalise(row, &seen);
+        let lse = self.normalise(row, keys);
         d.fill(T::ZERO);
 
         // ∂L/∂p, and the gradients of values, factors and position's values.
         let dropout = call.dropout.map(|drop| (drop, drop.row(at.item, at.head, query)));
-        let v_width = padded_width(call.dims.d_v);
-        Self::weighed(row, &seen, |_, key, share| {
+        Self::weighed(row, keys, |_, key, share| {
             let weight = if position.weighs() { position.weight(at, query, key) } else { T::ONE };
             let factor = dropout.map_or(T::ONE, |(drop, stream)| drop.factor(stream, key));
             let kept = share * weight * factor;
             if kept != T::ZERO {
-                add_scaled(&mut dv[key * v_width..][..call.dims.d_v], kept, looks.dc);
+                add_scaled(of_keys.dv(key), kept, looks.dc);
                 if position.has_values() {
                     position.value_backward(at, query, key, kept, looks.dc, &mut dparams.position);
                 }
             }
         });
         let differentiable = !matches!(call.normaliser.streaming(), Streaming::Pick { .. });
-        for (n, d) in d[..seen.len()].iter_mut().enumerate() {
+        for (n, d) in d[..keys.len()].iter_mut().enumerate() {
             // Weights of 0 have a gradient, too, unless the key is forbidden or the softmax gave 0.
             if scores[n] == T::NEG_INFINITY || (!differentiable && row[n] == T::ZERO) {
                 continue;
             }
-            let key = seen.key(n);
+            let key = keys[n];
             let weight = if position.weighs() { position.weight(at, query, key) } else { T::ONE };
             let factor = dropout.map_or(T::ONE, |(drop, stream)| drop.factor(stream, key));
             let mut da = T::ZERO;
@@ -370,28 +338,26 @@ impl<T: Real> RowOf<'_, T> {
             }
             *d = weight * da;
         }
-        self.scores_gradient(&seen, lse, looks, row, scores, d);
+        self.scores_gradient(keys, lse, looks, row, scores, d);
 
         // By the score and position's bias.
-        let k_width = padded_width(d_k);
-        let n = seen.len();
+        let n = keys.len();
         if position.biases() {
             for (n, ds) in d[..n].iter().enumerate().filter(|(_, ds)| **ds != T::ZERO) {
-                let key = seen.key(n);
+                let key = keys[n];
                 position.bias_backward(at, query, key, q, *ds, dq, &mut dparams.position);
             }
         }
-        match (call.score.lowering(), &seen) {
-            (Lowering::Product { scale }, _) => {
+        match call.score.lowering() {
+            Lowering::Product { scale } => {
                 for (n, ds) in d[..n].iter().enumerate().filter(|(_, ds)| **ds != T::ZERO) {
-                    let key = seen.key(n);
+                    let key = keys[n];
                     add_scaled(dq, scale * *ds, self.places.keys.row(key));
-                    add_scaled(&mut dk[key * k_width..][..d_k], scale * *ds, q);
+                    add_scaled(of_keys.dk(key), scale * *ds, q);
                 }
             }
-            (Lowering::Tile, _) if n > 0 => {
-                let keys: Vec<usize> = (0..n).map(|n| seen.key(n)).collect();
-                let k = gather(self.places.keys, &keys, d_k, gathered);
+            Lowering::Tile if n > 0 => {
+                let k = gather(self.places.keys, keys, d_k, gathered);
                 pack::grow(dgathered, n * d_k);
                 dgathered[..n * d_k].fill(T::ZERO);
                 let one = Block { data: q, rows: 1, width: d_k, stride: d_k };
@@ -414,10 +380,10 @@ impl<T: Real> RowOf<'_, T> {
                     }
                 }
                 for (key, x) in keys.iter().zip(dgathered.chunks_exact(d_k)) {
-                    add_scaled(&mut dk[key * k_width..][..d_k], T::ONE, x);
+                    add_scaled(of_keys.dk(*key), T::ONE, x);
                 }
             }
-            (Lowering::Tile, _) => {}
+            Lowering::Tile => {}
         }
         dq
     }
@@ -425,14 +391,14 @@ impl<T: Real> RowOf<'_, T> {
     /// Turns ∂L/∂p in `d` into ∂L/∂s.
     fn scores_gradient(
         &self,
-        seen: &Seen<'_>,
+        keys: &[usize],
         lse: T,
         looks: &Looks<'_, T>,
         shares: &[T],
         scores: &[T],
         d: &mut [T],
     ) {
-        let (n, normaliser) = (seen.len(), self.call.normaliser);
+        let (n, normaliser) = (keys.len(), self.call.normaliser);
         let (d_entropy, d_log_prob) = (looks.d_entropy, looks.d_log_prob);
         if let Streaming::Pick { .. } = normaliser.streaming() {
             let p = |s: T| (s - lse).exp();
@@ -460,6 +426,14 @@ impl<T: Real> RowOf<'_, T> {
             }
         }
     }
+}
+
+/// Where the gradients of keys and values are added up.
+pub(crate) trait KeyRows<T> {
+    /// That by the turned key, d_k long.
+    fn dk(&mut self, key: usize) -> &mut [T];
+    /// That by the value, d_v long.
+    fn dv(&mut self, key: usize) -> &mut [T];
 }
 
 /// What the loss looks at in one row.
@@ -509,74 +483,4 @@ fn gather<'g, T: Real>(
         out.copy_from_slice(source.row(*key));
     }
     Block { data: &out[..keys.len() * width], rows: keys.len(), width, stride: width }
-}
-
-/// `out_j = scale·Σ_c q_c k_jc`
-struct Dots<'a, T> {
-    q: &'a [T],
-    k: Block<'a, T>,
-    scale: T,
-    out: &'a mut [T],
-}
-
-impl<T: Real> Kernel for Dots<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let Self { q, k, scale, out } = self;
-        for (j, out) in out.iter_mut().enumerate() {
-            let k = &k.row(j)[..q.len()];
-            let mut sums = [T::ZERO; LANES];
-            for (q, k) in q.chunks_exact(LANES).zip(k.chunks_exact(LANES)) {
-                for l in 0..LANES {
-                    sums[l] = fma::<T, FMA>(q[l], k[l], sums[l]);
-                }
-            }
-            let mut sum = softmax::in_halves(sums);
-            let rest = q.len() / LANES * LANES;
-            for (q, k) in q[rest..].iter().zip(&k[rest..]) {
-                sum = fma::<T, FMA>(*q, *k, sum);
-            }
-            *out = scale * sum;
-        }
-    }
-}
-
-/// `out += Σ_j a_j v_j`, passing over weights of 0.
-struct Weighted<'a, T> {
-    a: &'a [T],
-    v: Block<'a, T>,
-    out: &'a mut [T],
-}
-
-impl<T: Real> Kernel for Weighted<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let Self { a, v, out } = self;
-        for (first, out) in out.chunks_mut(4 * LANES).enumerate() {
-            let from = first * 4 * LANES;
-            if out.len() == 4 * LANES {
-                // Sums in registers.
-                let mut sums = [T::ZERO; 4 * LANES];
-                for (j, a) in a.iter().enumerate().filter(|(_, a)| **a != T::ZERO) {
-                    let v = &v.row(j)[from..from + 4 * LANES];
-                    for l in 0..4 * LANES {
-                        sums[l] = fma::<T, FMA>(*a, v[l], sums[l]);
-                    }
-                }
-                for l in 0..4 * LANES {
-                    out[l] += sums[l];
-                }
-            } else {
-                for (j, a) in a.iter().enumerate().filter(|(_, a)| **a != T::ZERO) {
-                    for (out, v) in out.iter_mut().zip(&v.row(j)[from..]) {
-                        *out = fma::<T, FMA>(*a, *v, *out);
-                    }
-                }
-            }
-        }
-    }
 }

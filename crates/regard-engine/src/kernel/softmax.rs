@@ -78,7 +78,7 @@ impl<T: Real> Kernel for AddTile<'_, T> {
             factors[i] = running.top - shift(tops[i]);
         }
         // Of sixteen rows at once; 1 where the maximum stays, 0 where it was −∞.
-        for factor in &mut factors {
+        for factor in &mut factors[..running.len().next_multiple_of(LANES).min(QUERIES)] {
             *factor = factor.exp_nonpositive::<FMA>();
         }
         for (i, running) in running.iter_mut().enumerate() {

@@ -19,16 +19,16 @@
 
 mod alignment;
 mod annotations;
-mod bahdanau;
-mod cho2014;
+pub mod bahdanau;
+pub mod cho2014;
 mod config;
 pub mod decode;
 mod decoding;
 mod look;
-mod luong;
-mod seq2seq;
+pub mod luong;
+pub mod seq2seq;
 mod sequences;
-mod transformer;
+pub mod transformer;
 mod translator;
 
 pub use alignment::{Alignment, AlignmentConfig, Source};
