@@ -67,7 +67,8 @@ fn seconds(case: &Case) -> (f64, f64) {
             dk: rows_mut(&mut dk, width, d),
             dv: rows_mut(&mut dv, width, d),
         };
-        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+        let grads =
+            Gradients { arrays, add: true, dscore_params: &mut [], dposition_params: &mut [] };
         let (context, dc, given) =
             (rows(&context, width, d), rows(&dc, width, d), out.weights.as_deref());
         backward(&call, q, k, v, context, &out.lse, dc, given.into(), grads).expect("sizes agree");

@@ -48,7 +48,8 @@ const MOST_PIECES: usize = 8;
 ///
 /// and then the score's and the position's own derivatives; where a key c is chosen from
 /// π = softmax(s) with entropy H, `∂L/∂s_ij = d_log_prob_i ([j = c] − π_ij) − d_entropy_i π_ij (ln π_ij + H_i)`.
-/// Everything is *added* to `grads`. A query with nothing allowed gives no gradient and gets none.
+/// Everything is added to `grads`, or takes the place of what stands there ([`Gradients::add`]). A query with nothing allowed
+/// gives no gradient and gets none.
 ///
 /// Time as forward's, times about 2.5; memory beside the outputs grows with
 /// kv_len·(d_k + d_v), up to eight times a thread. The bits do not depend on the number of threads.
@@ -79,7 +80,7 @@ pub fn backward<T: Real>(
     check::exactly("dposition_params", grads.dposition_params, call.position.n_params())?;
 
     let inputs = Inputs { call, q, k, v };
-    let targets = Targets::new(grads.arrays, dims, &query_rows, &key_rows)?;
+    let targets = Targets::new(grads.arrays, grads.add, dims, &query_rows, &key_rows)?;
     let job = Backward {
         inputs,
         context,
@@ -329,6 +330,10 @@ impl<T: Real> Backward<'_, T> {
             let mut rows = of_units()
                 .map(|(unit, places)| {
                     let (item, kv_head) = (inputs.item(unit), unit.kv_head);
+                    for j in 0..if self.targets.add { 0 } else { item.kv_len } {
+                        // SAFETY: tasks have different (item, key head), and different items different rows.
+                        unsafe { self.targets.take_key(item.kv_start + j, kv_head, &[], &[]) };
+                    }
                     let direct = Direct { targets: &self.targets, first: item.kv_start, kv_head };
                     (unit, places, direct)
                 })
@@ -381,7 +386,7 @@ impl<T: Real> Backward<'_, T> {
                         call.position.turn_backward(item.q_offset + query, dq);
                     }
                     // SAFETY: tasks have different (item, query head, query), and different items different rows.
-                    unsafe { self.targets.add_query(item.q_start + query, head, dq) };
+                    unsafe { self.targets.take_query(item.q_start + query, head, dq) };
                 }
             }
         }
@@ -453,17 +458,23 @@ impl<T: Real> Backward<'_, T> {
             && !own
             && !call.position.turns()
         {
-            let rows = sum.keys.len().min(item.kv_len - sum.keys.start.min(item.kv_len));
+            let seen = sum.keys.start.min(item.kv_len)..sum.keys.end.min(item.kv_len);
             let targets = &self.targets;
             simd::vectorise(
                 #[inline(always)]
                 move || {
-                    for n in 0..rows {
-                        let row = item.kv_start + sum.keys.start + n;
+                    for n in 0..seen.len() {
+                        let row = item.kv_start + seen.start + n;
                         let dk = &sum.dk[n * k_width..n * k_width + d.d_k];
                         let dv = &sum.dv[n * v_width..n * v_width + d.d_v];
                         // SAFETY: tasks have different (item, key head), and different items different rows.
-                        unsafe { targets.add_key(row, unit.kv_head, dk, dv) };
+                        unsafe { targets.take_key(row, unit.kv_head, dk, dv) };
+                    }
+                    if !targets.add {
+                        for j in (0..seen.start).chain(seen.end..item.kv_len) {
+                            // SAFETY: as above.
+                            unsafe { targets.take_key(item.kv_start + j, unit.kv_head, &[], &[]) };
+                        }
                     }
                 },
             );
@@ -486,7 +497,7 @@ impl<T: Real> Backward<'_, T> {
             }
             let dk = if own { &[][..] } else { &dk };
             // SAFETY: tasks have different (item, key head), and different items different rows.
-            unsafe { self.targets.add_key(item.kv_start + j, unit.kv_head, dk, &dv) };
+            unsafe { self.targets.take_key(item.kv_start + j, unit.kv_head, dk, &dv) };
         }
     }
 
@@ -517,7 +528,7 @@ impl<T: Real> Backward<'_, T> {
                 for (i, dq) in dq.chunks_exact(width).enumerate() {
                     let row = item.q_start + first + i;
                     // SAFETY: tasks have different (item, query head, query), and different items different rows.
-                    unsafe { targets.add_query(row, head, &dq[..d_k]) };
+                    unsafe { targets.take_query(row, head, &dq[..d_k]) };
                 }
             },
         );

@@ -45,11 +45,14 @@ pub enum GradArrays<'a, T> {
     },
 }
 
-/// What [`backward`](crate::backward()) adds to.
+/// Where [`backward`](crate::backward()) puts its gradients.
 #[derive(Debug)]
 pub struct Gradients<'a, T> {
     /// Gradients of queries, keys and values.
     pub arrays: GradArrays<'a, T>,
+    /// Whether what stands in the rows of items is added to, or is overwritten, whatever it holds. Rows of no item stay as they
+    /// are. Gradients of parameters are always added to.
+    pub add: bool,
     /// Gradient of the score's parameters, [`Score::n_params`](regard_attn::Score::n_params) long.
     pub dscore_params: &'a mut [T],
     /// Gradient of the position's parameters, [`Position::n_params`](regard_attn::Position::n_params)
@@ -63,6 +66,8 @@ pub(crate) struct Targets<'a, T> {
     dq: SharedRows<'a, T>,
     dk: SharedRows<'a, T>,
     dv: SharedRows<'a, T>,
+    /// Whether rows are added to.
+    pub(crate) add: bool,
 }
 
 impl<'a, T: Real> Targets<'a, T> {
@@ -70,6 +75,7 @@ impl<'a, T: Real> Targets<'a, T> {
     /// Names the array that is too small or overlaps another.
     pub(crate) fn new(
         arrays: GradArrays<'a, T>,
+        add: bool,
         d: Dims,
         query_rows: &[Range<usize>],
         key_rows: &[Range<usize>],
@@ -83,6 +89,7 @@ impl<'a, T: Real> Targets<'a, T> {
                     dq: SharedRows::alone("dq", dq, of_q)?,
                     dk: SharedRows::alone("dk", dk, of_k)?,
                     dv: SharedRows::alone("dv", dv, of_v)?,
+                    add,
                 });
             }
             GradArrays::KeyValue { dq, data, dk, dv } => {
@@ -91,6 +98,7 @@ impl<'a, T: Real> Targets<'a, T> {
                     dq: SharedRows::alone("dq", dq, of_q)?,
                     dk: SharedRows::new("dk", data, dk, of_k)?,
                     dv: SharedRows::new("dv", data, dv, of_v)?,
+                    add,
                 }
             }
             GradArrays::Fused { data, dq, dk, dv } => {
@@ -100,21 +108,21 @@ impl<'a, T: Real> Targets<'a, T> {
                 let dv = SharedRows::new("dv", data, dv, of_v)?;
                 apart("dk", &dk, "dq", &dq)?;
                 apart("dv", &dv, "dq", &dq)?;
-                Self { dq, dk, dv }
+                Self { dq, dk, dv, add }
             }
         };
         apart("dv", &targets.dv, "dk", &targets.dk)?;
         Ok(targets)
     }
 
-    /// Adds to ∂L/∂q of one row of one query head.
+    /// Takes ∂L/∂q of one row of one query head.
     ///
     /// # Safety
-    /// No one else adds to this row of this head at the same time.
+    /// No one else has this row of this head at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn add_query(&self, row: usize, head: usize, dq: &[T]) {
+    pub(crate) unsafe fn take_query(&self, row: usize, head: usize, dq: &[T]) {
         // SAFETY: the caller's promise.
-        unsafe { add(&self.dq, row, head, dq) };
+        unsafe { take(&self.dq, row, head, dq, self.add) };
     }
 
     /// ∂L/∂k of one row of one key head.
@@ -139,16 +147,16 @@ impl<'a, T: Real> Targets<'a, T> {
         unsafe { self.dv.row(row, head) }
     }
 
-    /// Adds to ∂L/∂k and ∂L/∂v of one row of one key head.
+    /// Takes ∂L/∂k and ∂L/∂v of one row of one key head.
     ///
     /// # Safety
-    /// No one else adds to this row of this head at the same time.
+    /// No one else has this row of this head at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn add_key(&self, row: usize, head: usize, dk: &[T], dv: &[T]) {
+    pub(crate) unsafe fn take_key(&self, row: usize, head: usize, dk: &[T], dv: &[T]) {
         // SAFETY: the caller's promise; `new` checked that the two arrays are apart.
         unsafe {
-            add(&self.dk, row, head, dk);
-            add(&self.dv, row, head, dv);
+            take(&self.dk, row, head, dk, self.add);
+            take(&self.dv, row, head, dv, self.add);
         }
     }
 }
@@ -167,13 +175,21 @@ fn apart<T>(
     )
 }
 
+/// Adds to a row, or writes it: `x`, and zeros behind.
+///
 /// # Safety
 /// No one else has this row of this head.
 #[inline(always)]
-unsafe fn add<T: Real>(rows: &SharedRows<'_, T>, row: usize, head: usize, x: &[T]) {
+unsafe fn take<T: Real>(rows: &SharedRows<'_, T>, row: usize, head: usize, x: &[T], add: bool) {
     // SAFETY: the caller's promise.
     let out = unsafe { rows.row(row, head) };
-    for (out, x) in out.iter_mut().zip(x) {
-        *out += *x;
+    if add {
+        for (out, x) in out.iter_mut().zip(x) {
+            *out += *x;
+        }
+    } else {
+        let (written, rest) = out.split_at_mut(x.len());
+        written.copy_from_slice(x);
+        rest.fill(T::ZERO);
     }
 }

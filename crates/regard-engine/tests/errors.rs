@@ -23,8 +23,12 @@ fn arrays_of_the_wrong_size_are_refused_by_name() {
                 dk: rows_mut(&mut dk, 1, d.d_k),
                 dv: rows_mut(&mut dv, 1, d.d_v),
             };
-            let grads =
-                Gradients { arrays, dscore_params: &mut dparams, dposition_params: &mut [] };
+            let grads = Gradients {
+                arrays,
+                add: true,
+                dscore_params: &mut dparams,
+                dposition_params: &mut [],
+            };
             let (context, dc) = (rows(&contexts, 2, d.d_v), rows(&problem.d_context, 2, d.d_v));
             let (lse, d_weights) = (vec![0.0; lse], vec![0.0; weights]);
             let given = Some(&d_weights[..]);
@@ -72,7 +76,8 @@ fn gradients_that_overlap_are_refused() {
             let mut data = vec![0.0; 80];
             let [dq, dk, dv] = offsets.map(|offset| Place { offset, row_stride, head_stride: 5 });
             let arrays = GradArrays::Fused { data: &mut data, dq, dk, dv };
-            let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+            let grads =
+                Gradients { arrays, add: true, dscore_params: &mut [], dposition_params: &mut [] };
             regard_engine::backward(
                 call,
                 q,

@@ -92,7 +92,8 @@ fn check(case: &Case) {
         dk: rows_mut(&mut dk, kv_len, d_k),
         dv: rows_mut(&mut dv, kv_len, d_v),
     };
-    let grads = Gradients { arrays, dscore_params: &mut d_v_a, dposition_params: &mut [] };
+    let grads =
+        Gradients { arrays, add: true, dscore_params: &mut d_v_a, dposition_params: &mut [] };
     let (_, dc) = case.array("d_context");
     let d_weights = case.optional_array("d_weights").map(|(_, d)| d);
     let (c, dc) = (rows(&context, q_len, d_v), rows(&dc, q_len, d_v));

@@ -175,7 +175,8 @@ fn any_strides_give_the_same_bits() {
         let place = |part: usize| Place { offset: part * 2 * d, row_stride: 6 * d, head_stride: d };
         let (dq, dk, dv) = (place(0), place(1), place(2));
         let arrays = GradArrays::Fused { data: &mut d_qkv, dq, dk, dv };
-        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+        let grads =
+            Gradients { arrays, add: true, dscore_params: &mut [], dposition_params: &mut [] };
         let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
         regard_engine::backward(
             call,
@@ -207,7 +208,8 @@ fn any_strides_give_the_same_bits() {
         let dq = RowsMut { data: &mut dq, row_stride: 2 * d, head_stride: d };
         let (dk, dv) = (place(0), place(1));
         let arrays = GradArrays::KeyValue { dq, data: &mut d_kv, dk, dv };
-        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+        let grads =
+            Gradients { arrays, add: true, dscore_params: &mut [], dposition_params: &mut [] };
         let (q, k, v, dc) = (part(0), part(1), part(2), rows(&problem.d_context, 2, d));
         let context = Rows { data: &context, row_stride: d, head_stride: n * d };
         regard_engine::backward(

@@ -193,7 +193,8 @@ fn gradients_in_one_array() {
             let dq = RowsMut { data: &mut queries, row_stride: 3, head_stride: 3 };
             GradArrays::KeyValue { dq, data: &mut data, dk, dv }
         };
-        let grads = Gradients { arrays, dscore_params: &mut [], dposition_params: &mut [] };
+        let grads =
+            Gradients { arrays, add: true, dscore_params: &mut [], dposition_params: &mut [] };
         let context = Rows { data: &NUMBERS, row_stride: 4, head_stride: 4 };
         backward(&call, context, &NUMBERS[..3], context, grads)
     };

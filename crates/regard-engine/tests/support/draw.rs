@@ -556,6 +556,7 @@ pub(crate) fn draw(seed: u64) -> Problem {
         problem.grad_layout =
             draw.pick(&[GradLayout::Separate, GradLayout::KeyValue, GradLayout::Fused]);
     }
+    problem.add_gradients = draw.chance(0.5);
     problem
 }
 

@@ -81,6 +81,8 @@ pub(crate) struct Problem {
     /// Of queries, keys, values and contexts.
     pub(crate) layouts: [Layout; 4],
     pub(crate) grad_layout: GradLayout,
+    /// Whether gradients are added to zeros, or overwrite what stands there.
+    pub(crate) add_gradients: bool,
 }
 
 /// Everything that comes out, dense, in f64. Contexts are numbered as the queries.
@@ -252,6 +254,7 @@ impl Problem {
             wanted: Wanted::default(),
             layouts: [Layout::default(); 4],
             grad_layout: GradLayout::default(),
+            add_gradients: true,
         };
         problem.fill(&mut Draw::new(7), [1.0; 2]);
         problem.set_position(PositionKind::None);
@@ -437,8 +440,10 @@ impl Problem {
             (self.k.len(), n_kv_heads, d_k, dk),
             (self.v.len(), n_kv_heads, d_v, dv),
         ];
-        for (holder, (len, heads, width, place)) in holder.into_iter().zip(operands) {
-            put(&vec![0.0; len], heads, width, place, &mut arrays[holder]);
+        if self.add_gradients {
+            for (holder, (len, heads, width, place)) in holder.into_iter().zip(operands) {
+                put(&vec![0.0; len], heads, width, place, &mut arrays[holder]);
+            }
         }
         let mut dscore_params = vec![T::ZERO; self.score_params.len()];
         let mut dposition_params = vec![T::ZERO; self.position_params.len()];
@@ -465,6 +470,7 @@ impl Problem {
             };
             let grads = Gradients {
                 arrays,
+                add: self.add_gradients,
                 dscore_params: &mut dscore_params,
                 dposition_params: &mut dposition_params,
             };
@@ -474,15 +480,23 @@ impl Problem {
             (out, summary)
         });
         let mut taken = take(&mut context, self.d_context.len(), n_heads, d_v, c_place);
-        self.clear_strangers(&mut taken, n_heads * d_v);
+        let of_queries = || self.items.iter().map(|item| (item.q_start, item.q_len));
+        let of_keys = || self.items.iter().map(|item| (item.kv_start, item.kv_len));
+        let (q_rows, kv_rows) = (self.q_rows(), self.kv_rows());
+        clear_strangers(&mut taken, n_heads * d_v, mark(q_rows, of_queries()));
         assert_only_sentinels("context", &context);
         let mut n = 0;
-        let [dq, dk, dv] = operands.map(|(len, heads, width, place)| {
+        let [mut dq, mut dk, mut dv] = operands.map(|(len, heads, width, place)| {
             n += 1;
             take(&mut arrays[holder[n - 1]], len, heads, width, place)
         });
         for array in &arrays {
             assert_only_sentinels("gradients", array);
+        }
+        if !self.add_gradients {
+            clear_strangers(&mut dq, n_heads * d_k, mark(q_rows, of_queries()));
+            clear_strangers(&mut dk, n_kv_heads * d_k, mark(kv_rows, of_keys()));
+            clear_strangers(&mut dv, n_kv_heads * d_v, mark(kv_rows, of_keys()));
         }
         Outcome {
             context: taken,
@@ -494,18 +508,6 @@ impl Problem {
             dscore_params: widen(&dscore_params),
             dposition_params: widen(&dposition_params),
             summary: widen_summary(summary),
-        }
-    }
-
-    /// Zeros in place of the sentinels, which must still stand there, in rows of contexts of no item.
-    fn clear_strangers(&self, context: &mut [f64], width: usize) {
-        let items = self.items.iter().map(|item| (item.q_start, item.q_len));
-        let of_item = mark(self.q_rows(), items);
-        for (row, of_item) in context.chunks_exact_mut(width).zip(of_item) {
-            if !of_item {
-                assert!(row.iter().all(|x| *x == SENTINEL), "a row of no item was written");
-                row.fill(0.0);
-            }
         }
     }
 
@@ -638,5 +640,15 @@ impl fmt::Display for Problem {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that rows of no item were not written, and clears them.
+fn clear_strangers(rows: &mut [f64], width: usize, of_items: Vec<bool>) {
+    for (row, of_item) in rows.chunks_exact_mut(width).zip(of_items) {
+        if !of_item {
+            assert!(row.iter().all(|x| *x == SENTINEL), "a row of no item was written");
+            row.fill(0.0);
+        }
     }
 }

@@ -289,13 +289,32 @@ impl<T: Real> Tape<'_, T> {
             let mut d_score = vec![T::ZERO; kept.score_params.as_ref().map_or(0, Tensor::len)];
             let mut d_position =
                 vec![T::ZERO; kept.position_params.as_ref().map_or(0, Tensor::len)];
-            let zeros = |of: &Operand<T>| Tensor::<T>::zeros(of.value.shape());
-            // One array a variable: operands of the same one lie side by side in it.
-            let mut dq = zeros(&q);
+            // One array a variable: operands of the same one lie side by side in it. Zeros where rows may belong to
+            // no item or columns to no operand; what is written whole needs none.
             let fused = matches!(operands, Operands::Fused(_));
             let separate = matches!(operands, Operands::Separate { .. });
-            let mut dk = if fused { Tensor::zeros(&[0]) } else { zeros(&k) };
-            let mut dv = if separate { zeros(&v) } else { Tensor::zeros(&[0]) };
+            let (of_q, of_k, of_v) =
+                (dims.n_heads * dims.d_k, dims.n_kv_heads * dims.d_k, dims.n_kv_heads * dims.d_v);
+            let array = |of: &Operand<T>, rows: usize, columns: usize| {
+                let whole = of.value.rows() == rows && of.value.cols() == columns;
+                if whole {
+                    Tensor::stale(of.value.shape())
+                } else {
+                    Tensor::zeros(of.value.shape())
+                }
+            };
+            let q_rows: usize = kept.items.iter().map(|item| item.q_len).sum();
+            let k_rows: usize = kept.items.iter().map(|item| item.kv_len).sum();
+            let nothing = || Tensor::zeros(&[0]);
+            let (mut dq, mut dk, mut dv) = if fused {
+                // Rows of queries and of keys are the same ones.
+                let rows = if q_rows == k_rows { q_rows } else { usize::MAX };
+                (array(&q, rows, of_q + of_k + of_v), nothing(), nothing())
+            } else if separate {
+                (array(&q, q_rows, of_q), array(&k, k_rows, of_k), array(&v, k_rows, of_v))
+            } else {
+                (array(&q, q_rows, of_q), array(&k, k_rows, of_k + of_v), nothing())
+            };
             let whole = |t, place: Place| {
                 let Place { row_stride, head_stride, .. } = place;
                 RowsMut { data: Tensor::data_mut(t), row_stride, head_stride }
@@ -320,6 +339,7 @@ impl<T: Real> Tape<'_, T> {
                     |t| Rows { data: Tensor::data(t), row_stride: width, head_stride: dims.d_v };
                 let grads = Gradients {
                     arrays,
+                    add: false,
                     dscore_params: &mut d_score,
                     dposition_params: &mut d_position,
                 };

@@ -104,7 +104,7 @@ impl Arrays {
         if pass == Pass::Forward {
             return Ok(());
         }
-        for d in [&mut self.dq, &mut self.dk, &mut self.dv, &mut self.dscore, &mut self.dposition] {
+        for d in [&mut self.dscore, &mut self.dposition] {
             d.fill(0.0);
         }
         let arrays = GradArrays::Separate {
@@ -114,6 +114,7 @@ impl Arrays {
         };
         let grads = Gradients {
             arrays,
+            add: false,
             dscore_params: &mut self.dscore,
             dposition_params: &mut self.dposition,
         };
