@@ -32,7 +32,9 @@ fn a_start_is_written_and_one_case_is_needed_for_it() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "bench train --case small --save {}/start.safetensors").ok();
     let archive = Archive::<f32>::read(&folder.path().join("start.safetensors")).unwrap();
-    assert!(archive.arrays.contains_key("weights.output.bias") && archive.texts.contains_key("case"));
+    assert!(
+        archive.arrays.contains_key("weights.output.bias") && archive.texts.contains_key("case")
+    );
     let err = run(folder.path(), "bench train --save {}/all.safetensors").fails();
     assert!(err.contains("one case") && err.contains("tagger_32"), "{err}");
     assert!(!folder.path().join("all.safetensors").exists());

@@ -246,7 +246,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The middle of sorted values.
 fn median(sorted: &[f64]) -> f64 {
     let n = sorted.len();
-    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+    f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2])
 }
 
 fn operators(times: &OperatorTimes) -> Vec<OperatorLine> {
