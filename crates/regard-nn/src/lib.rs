@@ -8,11 +8,13 @@ pub mod models;
 pub mod ops;
 pub mod optim;
 mod params;
+mod profile;
 mod ragged;
 pub mod schedule;
 mod tape;
 
 pub use error::NnError;
 pub use params::{Init, ParamId, ParamSpec, ParamSpecs, Params};
+pub use profile::{OperatorTime, OperatorTimes};
 pub use ragged::Ragged;
 pub use tape::{Gradients, Grads, Mode, Tape, Var};

@@ -4,9 +4,11 @@
 //! at once and, when training, leaves a closure that turns the gradient of its output into
 //! those of its inputs. Gradients of parameters go straight into one flat buffer.
 
+use std::panic::Location;
+
 use regard_tensor::{Key, Real, Shape, Tensor, kernels::elementwise};
 
-use crate::{ParamId, Params};
+use crate::{OperatorTimes, ParamId, Params};
 
 /// A value on the tape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +21,7 @@ struct Node<T: Real> {
     param: Option<ParamId>,
     /// Whether a gradient has to reach this node.
     wanted: bool,
-    backward: Option<Backward<T>>,
+    backward: Option<(Backward<T>, &'static Location<'static>)>,
 }
 
 /// What a tape is made for.
@@ -39,12 +41,19 @@ pub struct Tape<'p, T: Real> {
     nodes: Vec<Node<T>>,
     mode: Mode,
     draws: u64,
+    times: Option<&'p mut OperatorTimes>,
 }
 
 impl<'p, T: Real> Tape<'p, T> {
     /// An empty tape over a model's parameters.
     pub fn new(params: &'p Params<T>, mode: Mode) -> Self {
-        Self { params, nodes: Vec::new(), mode, draws: 0 }
+        Self { params, nodes: Vec::new(), mode, draws: 0, times: None }
+    }
+
+    /// Adds the time of every operator from now on, forward and backward, to `times`.
+    pub fn time_into(&mut self, times: &'p mut OperatorTimes) {
+        times.start();
+        self.times = Some(times);
     }
 
     /// The parameters.
@@ -101,22 +110,27 @@ impl<'p, T: Real> Tape<'p, T> {
         value: Tensor<T>,
         param: Option<ParamId>,
         wanted: bool,
-        backward: Option<Backward<T>>,
+        backward: Option<(Backward<T>, &'static Location<'static>)>,
     ) -> Var {
         self.nodes.push(Node { value, param, wanted, backward });
         Var(self.nodes.len() - 1)
     }
 
     /// Writes down an operator's output and the way back; `backward` is dropped when no input
-    /// wants a gradient.
+    /// wants a gradient. Who calls is the operator, for its time.
+    #[track_caller]
     pub(crate) fn record(
         &mut self,
         value: Tensor<T>,
         inputs: &[Var],
         backward: impl FnOnce(&Tensor<T>, &mut Grads<'_, T>) + Send + 'static,
     ) -> Var {
+        let place = Location::caller();
+        if let Some(times) = &mut self.times {
+            times.forward(place);
+        }
         let wanted = self.records() && inputs.iter().any(|v| self.wanted(*v));
-        let backward: Option<Backward<T>> = if wanted { Some(Box::new(backward)) } else { None };
+        let backward = wanted.then(|| (Box::new(backward) as Backward<T>, place));
         self.push(value, None, wanted, backward)
     }
 
@@ -148,13 +162,20 @@ impl<'p, T: Real> Tape<'p, T> {
         });
         let mut grads = Grads { targets: targets.collect(), flat };
         grads.add(from, gradient);
+        let mut times = self.times.take();
+        if let Some(times) = &mut times {
+            times.start();
+        }
         while let Some(node) = self.nodes.pop() {
             let at = self.nodes.len();
-            if let Some(backward) = node.backward {
+            if let Some((backward, place)) = node.backward {
                 // An output that nothing used has no gradient and passes none on.
                 if let Some(dy) = grads.targets[at].gradient.take() {
                     drop(node.value);
                     backward(&dy, &mut grads);
+                    if let Some(times) = &mut times {
+                        times.backward(place);
+                    }
                 }
             }
         }

@@ -1,10 +1,13 @@
 //! How much memory the program holds, counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static TOTAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with what is taken from it counted. A program that is to be measured makes it
 /// its `#[global_allocator]`; without that all counts are 0.
@@ -14,6 +17,8 @@ pub struct Counting;
 fn taken(bytes: usize) {
     let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
     PEAK.fetch_max(live, Ordering::Relaxed);
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    TOTAL.fetch_add(bytes, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system's allocator unchanged.
@@ -57,4 +62,58 @@ pub fn peak_of<R>(f: impl FnOnce() -> R) -> (usize, R) {
     PEAK.store(before, Ordering::Relaxed);
     let result = f();
     (PEAK.load(Ordering::Relaxed).saturating_sub(before), result)
+}
+
+/// What was taken from the allocator since the program began, however soon it was given back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Number of blocks; a block that grows counts once more.
+    pub blocks: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// What was taken until now.
+pub fn taken_so_far() -> Taken {
+    Taken { blocks: COUNT.load(Ordering::Relaxed), bytes: TOTAL.load(Ordering::Relaxed) }
+}
+
+/// Memory that the system lends the process, in pages that it has touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Bytes now.
+    pub now_bytes: usize,
+    /// The most since the process began, or since [`forget_resident_peak`].
+    pub peak_bytes: usize,
+}
+
+/// The resident memory of this process; `None` where the system does not tell (it is read from Linux's
+/// `/proc/self/status`).
+pub fn resident() -> Option<Resident> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    };
+    Some(Resident { now_bytes: bytes("VmRSS:")?, peak_bytes: bytes("VmHWM:")? })
+}
+
+/// Lets the peak of [`resident`] begin anew; without effect where the system cannot.
+pub fn forget_resident_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_has_a_peak() {
+        let block = vec![1u8; 32 << 20];
+        std::hint::black_box(&block);
+        if let Some(Resident { now_bytes, peak_bytes }) = resident() {
+            assert!(now_bytes >= block.len() && peak_bytes >= block.len());
+        }
+    }
 }

@@ -1,16 +1,14 @@
 //! `regard bench`: how fast this machine computes.
 
-use std::time::Duration;
+mod attention;
+mod train;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use regard::report::{Align, Table};
-use regard::tasks::bench::{BenchLine, chosen, measure_line, passes};
 
 use crate::fault::Outcome;
-use crate::output::{print, print_json, tell};
 
-/// Measure how fast attention is on this machine
+/// Measure how fast attention and training are on this machine
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct BenchArgs {
@@ -30,34 +28,22 @@ enum What {
 Examples:
   regard bench attention --variant plain --variant causal --shape short
   regard bench attention --shape small --seconds 0.5 --json")]
-    Attention(AttentionArgs),
-}
+    Attention(attention::AttentionArgs),
 
-#[derive(Debug, Args)]
-struct AttentionArgs {
-    /// Variant to measure, may be repeated; all unless named
-    #[arg(long, value_name = "NAME")]
-    variant: Vec<String>,
-
-    /// Shape, may be repeated: long, short, small, small_16, small_25, small_64, own; all unless named
-    #[arg(long, value_name = "NAME")]
-    shape: Vec<String>,
-
-    /// Pass: forward or forward_backward; both unless named
-    #[arg(long, value_name = "NAME", value_parser = ["forward", "forward_backward"])]
-    pass: Option<String>,
-
-    /// Seconds to spend on each line
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    seconds: f64,
-
-    /// Print the cases and measure nothing
-    #[arg(long)]
-    list: bool,
-
-    /// Print JSON lines, those that scripts/bench/compare reads
-    #[arg(long)]
-    json: bool,
+    /// Whole training steps of taggers of fixed sizes
+    ///
+    /// A step is forward, cross-entropy, backward and Adam for one batch of drawn sentences, without dropout.
+    /// The first step warms up and is not timed. GFLOP/s count the operations of matrix
+    /// products alone. `blocks a step` is what is taken from the allocator in a step, `pool blocks` what
+    /// the pool of arrays took from the system after the first step.
+    /// Peak memory is the process's resident memory; for a true one measure one case at a time.
+    /// scripts/bench/compare_train alternates this with PyTorch and prints ratios.
+    #[command(after_help = "\
+Examples:
+  regard bench train --case small --steps 200
+  regard bench train --model transformer --seconds 20 --json
+  regard bench train --case small --save small.safetensors")]
+    Train(train::TrainArgs),
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -68,71 +54,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
-    let What::Attention(args) = &args.what;
-    let cases = chosen(&args.variant, &args.shape)?;
-    if args.list {
-        for case in &cases {
-            print(&format!("{} {}\n", case.variant, case.shape))?;
-        }
-        return Ok(Outcome::Done);
+    match &args.what {
+        What::Attention(args) => attention::run(args),
+        What::Train(args) => train::run(args),
     }
-    let mut lines = Vec::new();
-    for case in &cases {
-        let wanted = passes(case).iter().copied();
-        for pass in wanted.filter(|pass| args.pass.as_ref().is_none_or(|name| name == pass.name()))
-        {
-            let line = measure_line(case, pass, Duration::from_secs_f64(args.seconds))?;
-            if args.json {
-                print_json("bench", &line)?;
-            } else {
-                tell(&format!("{} {} {}", line.variant, line.shape.name, line.pass));
-            }
-            lines.push(line);
-        }
-    }
-    if !args.json {
-        print(&table(&lines))?;
-    }
-    Ok(Outcome::Done)
-}
-
-fn table(lines: &[BenchLine]) -> String {
-    let left = |name| (name, Align::Left);
-    let right = |name| (name, Align::Right);
-    let mut table = Table::new([
-        left("variant"),
-        left("shape"),
-        left("pass"),
-        right("median ms"),
-        right("min"),
-        right("max"),
-        right("runs"),
-        right("GFLOP/s"),
-        right("of peak"),
-        right("GB/s"),
-        right("extra MiB"),
-    ]);
-    for line in lines {
-        let ms = |seconds: f64| format!("{:.3}", 1e3 * seconds);
-        table.push([
-            line.variant.clone(),
-            line.shape.name.clone(),
-            line.pass.to_string(),
-            ms(line.seconds_median),
-            ms(line.seconds_min),
-            ms(line.seconds_max),
-            line.runs.to_string(),
-            format!("{:.1}", line.gflops),
-            format!("{:.2}", line.peak_fraction),
-            line.gbytes_per_s.map_or_else(|| "-".into(), |speed| format!("{speed:.1}")),
-            format!("{:.1}", line.extra_peak_bytes as f64 / f64::from(1 << 20)),
-        ]);
-    }
-    let machine = lines.first().map_or_else(String::new, |line| {
-        let BenchLine { threads, simd, peak_gflops, .. } = line;
-        format!(
-            "{threads} threads, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n\n"
-        )
-    });
-    machine + &table.to_text()
 }

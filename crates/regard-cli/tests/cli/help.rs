@@ -22,6 +22,8 @@ fn every_command_explains_itself_with_examples() {
         "score tags",
         "score spans",
         "mechanisms",
+        "bench attention",
+        "bench train",
         "demo",
         "config tag",
         "config translate",

@@ -2,6 +2,7 @@
 //! are killed and resumed.
 
 mod bad_input;
+mod bench;
 mod demo;
 mod full_disk;
 mod help;

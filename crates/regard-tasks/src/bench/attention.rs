@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use regard_attn::AttnError;
 use regard_tensor::{parallel, peak, simd};
 use serde::Serialize;
 
 use super::cases::{Case, VARIANTS, cases};
+use super::choice::{BenchError, known};
 use super::measure::{Pass, measure};
 
 /// Sizes of a case.
@@ -62,28 +62,6 @@ pub struct BenchLine {
     pub threads: usize,
     /// SIMD level in use.
     pub simd: &'static str,
-}
-
-/// What can be wrong with a wish for a measurement.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BenchError {
-    /// There is no such variant or shape.
-    #[error("there is no {what} `{name}`; there are {known}")]
-    Unknown {
-        /// `variant` or `shape`.
-        what: &'static str,
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// None of the variants has one of the shapes.
-    #[error("none of these variants has one of these shapes; `--list` shows what there is")]
-    NoCase,
-    /// The engine refuses.
-    #[error(transparent)]
-    Attention(#[from] AttnError),
 }
 
 /// The cases of these variants and shapes, each once; of all where nothing is named.
@@ -160,20 +138,4 @@ pub fn measure_line(case: &Case, pass: Pass, budget: Duration) -> Result<BenchLi
         threads,
         simd: simd::level().name(),
     })
-}
-
-/// The names asked for, or all; an unknown one is an error that lists them.
-fn known(
-    what: &'static str,
-    asked: &[String],
-    names: &[&'static str],
-) -> Result<Vec<&'static str>, BenchError> {
-    if asked.is_empty() {
-        return Ok(names.to_vec());
-    }
-    let find = |name: &String| {
-        let unknown = || BenchError::Unknown { what, name: name.clone(), known: names.join(", ") };
-        names.iter().copied().find(|known| known == name).ok_or_else(unknown)
-    };
-    asked.iter().map(find).collect()
 }

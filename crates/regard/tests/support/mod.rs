@@ -102,6 +102,7 @@ pub(crate) fn by_engine<T: Real>(call: &Call<'_, T>, x: &Inputs<T>) -> Results<T
             dk: rows_mut(&mut dk, d.n_kv_heads, d.d_k),
             dv: rows_mut(&mut dv, d.n_kv_heads, d.d_v),
         },
+        add: true,
         dscore_params: &mut dscore,
         dposition_params: &mut dposition,
     };

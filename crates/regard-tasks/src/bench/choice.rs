@@ -1,0 +1,45 @@
+//! Cases by name, and what can be wrong with a wish for them.
+
+use regard_attn::AttnError;
+use regard_nn::NnError;
+
+/// What can be wrong with a wish for a measurement.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// There is nothing of this name.
+    #[error("there is no {what} `{name}`; there are {known}")]
+    Unknown {
+        /// `variant`, `shape`, `case` or `model`.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// None of the variants has one of the shapes, or none of the cases one of the models.
+    #[error("nothing has all of these names; `--list` shows what there is")]
+    NoCase,
+    /// The engine refuses.
+    #[error(transparent)]
+    Attention(#[from] AttnError),
+    /// The training core refuses.
+    #[error(transparent)]
+    Model(#[from] NnError),
+}
+
+/// The names asked for, or all; an unknown one is an error that lists them.
+pub(super) fn known(
+    what: &'static str,
+    asked: &[String],
+    names: &[&'static str],
+) -> Result<Vec<&'static str>, BenchError> {
+    if asked.is_empty() {
+        return Ok(names.to_vec());
+    }
+    let find = |name: &String| {
+        let unknown = || BenchError::Unknown { what, name: name.clone(), known: names.join(", ") };
+        names.iter().copied().find(|known| known == name).ok_or_else(unknown)
+    };
+    asked.iter().map(find).collect()
+}
