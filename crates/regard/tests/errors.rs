@@ -122,6 +122,7 @@ impl Backward {
                 dk: mutable(&mut dk[..], 1, 3),
                 dv: mutable(&mut dv[..], 1, 4),
             },
+            add: true,
             dscore_params: &mut dscore,
             dposition_params: &mut dposition,
         };
