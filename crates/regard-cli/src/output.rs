@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::fault::Fault;
+
 /// Writes a result to standard output.
 ///
 /// # Errors
@@ -30,6 +32,21 @@ pub(crate) fn print_json<T: serde::Serialize + ?Sized>(kind: &str, data: &T) -> 
 pub(crate) fn tell(text: &str) {
     // Where standard error is closed, there is no one to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Checks that no file is to be written twice in one call: the second would take the place of the first.
+///
+/// # Errors
+/// Names the two options and the file.
+pub(crate) fn apart(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
+    let named: Vec<_> = outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))).collect();
+    for (n, (flag, path)) in named.iter().enumerate() {
+        if let Some((other, _)) = named[..n].iter().find(|(_, other)| other == path) {
+            let fault = Fault::new(format!("{other} and {flag} both name {}", path.display()));
+            return Err(fault.hint("give each a file of its own").into());
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file whole and says so.

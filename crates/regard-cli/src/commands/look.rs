@@ -11,6 +11,7 @@ use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
 use crate::fault::{Outcome, not_for_task};
+use crate::output::apart;
 
 /// See what attention did with one sentence, number by number
 ///
@@ -74,6 +75,13 @@ pub(crate) struct LookArgs {
 }
 
 pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
+    apart(&[
+        ("--out", Some(&args.out)),
+        ("--svg", args.svg.as_ref()),
+        ("--csv", args.csv.as_ref()),
+        ("--json", args.json.as_ref()),
+        ("--npz", args.tag.npz.as_ref()),
+    ])?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

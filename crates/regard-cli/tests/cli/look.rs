@@ -92,3 +92,13 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err.contains("there is no word to look at"), "{err}");
 }
+
+#[test]
+fn two_outputs_do_not_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "look nowhere --out {}/same --svg {}/same --text word";
+    let output = regard(words(folder.path(), line)).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("--out and --svg both name"), "{err}");
+    assert_eq!((output.status.code(), folder.path().join("same").exists()), (Some(2), false));
+}

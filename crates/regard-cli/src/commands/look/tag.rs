@@ -36,7 +36,7 @@ pub(super) struct TagArgs {
 
     /// Also write all arrays for numpy.load
     #[arg(long, value_name = "FILE")]
-    npz: Option<PathBuf>,
+    pub(super) npz: Option<PathBuf>,
 }
 
 impl TagArgs {

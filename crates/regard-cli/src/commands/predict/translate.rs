@@ -17,7 +17,7 @@ use super::{Input, PredictArgs, whole_file};
 use crate::args::file;
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Fault;
-use crate::output::{print, save, tell};
+use crate::output::{apart, print, save, tell};
 use crate::text::count;
 
 /// Lines that are collected before they are translated, unless set.
@@ -109,6 +109,8 @@ fn pharaoh(alignment: &[usize]) -> String {
 
 pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let args = &all.translate;
+    let outputs = [("--output", all.output.as_ref()), ("--alignments", args.alignments.as_ref())];
+    apart(&outputs)?;
     let model = LoadedTranslator::load(&all.run)?;
     if args.given.is_some() {
         return force(all, &model);
