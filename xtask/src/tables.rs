@@ -27,26 +27,29 @@ const fn row(name: &'static str, seeds: u64, sets: &'static [&'static str]) -> R
 /// A table: its data and its rows.
 struct Table {
     name: &'static str,
-    train: &'static str,
-    dev: &'static str,
-    test: &'static str,
+    /// What `regard train` is told: `tag` or `translate`.
+    task: &'static str,
+    train: &'static [&'static str],
+    dev: &'static [&'static str],
+    test: &'static [&'static str],
     sets: &'static [&'static str],
-    /// Columns: a heading and the figure it shows.
-    figures: &'static [(&'static str, &'static str)],
+    /// Columns: a heading, the figure it shows, and what makes that per cent.
+    figures: &'static [(&'static str, &'static str, f64)],
     rows: &'static [Row],
 }
 
-const TABLES: [Table; 2] = [
+const TABLES: [Table; 5] = [
     Table {
         name: "ewt",
-        train: "ud-english-ewt/en_ewt-ud-train.conllu.gz",
-        dev: "ud-english-ewt/en_ewt-ud-dev.conllu.gz",
-        test: "ud-english-ewt/en_ewt-ud-test.conllu.gz",
+        task: "tag",
+        train: &["ud-english-ewt/en_ewt-ud-train.conllu.gz"],
+        dev: &["ud-english-ewt/en_ewt-ud-dev.conllu.gz"],
+        test: &["ud-english-ewt/en_ewt-ud-test.conllu.gz"],
         sets: &[],
         figures: &[
-            ("accuracy", "accuracy"),
-            ("unseen words", "accuracy_unseen"),
-            ("ambiguous words", "accuracy_ambiguous"),
+            ("accuracy", "accuracy", 100.0),
+            ("unseen words", "accuracy_unseen", 100.0),
+            ("ambiguous words", "accuracy_ambiguous", 100.0),
         ],
         rows: &[
             row("window", 3, &["model.kind=window"]),
@@ -82,21 +85,71 @@ const TABLES: [Table; 2] = [
     },
     Table {
         name: "btc",
-        train: "btc-train.conll",
-        dev: "btc-dev.conll",
-        test: "ner-broad-twitter/f.conll",
+        task: "tag",
+        train: &["btc-train.conll"],
+        dev: &["btc-dev.conll"],
+        test: &["ner-broad-twitter/f.conll"],
         sets: &["data.format=columns"],
         figures: &[
-            ("span F1 (conlleval)", "span_f1"),
-            ("span F1 (strict)", "span_f1_strict"),
-            ("accuracy", "accuracy"),
+            ("span F1 (conlleval)", "span_f1", 100.0),
+            ("span F1 (strict)", "span_f1_strict", 100.0),
+            ("accuracy", "accuracy", 100.0),
         ],
         rows: &[
             row("bilstm + CRF", 1, &["model.kind=bilstm", "model.output=crf", SHORT]),
             row("transformer + CRF", 1, &[TRANSFORMER, "model.output=crf", SHORT]),
         ],
     },
+    Table {
+        name: "multi30k",
+        task: "translate",
+        train: &["multi30k-de-en/train.de.gz", "multi30k-de-en/train.en.gz"],
+        dev: &["multi30k-de-en/val.de.gz", "multi30k-de-en/val.en.gz"],
+        test: &["multi30k-de-en/test_2016_flickr.de.gz", "multi30k-de-en/test_2016_flickr.en.gz"],
+        sets: &[],
+        figures: BLEU_CHRF,
+        rows: &[
+            row("transformer", 3, &[TRANSFORMER, FOUR, COSINE]),
+            row("bahdanau", 3, &["model.kind=bahdanau", FIVE]),
+            row("seq2seq", 1, &["model.kind=seq2seq", THREE]),
+            row("cho2014", 1, &["model.kind=cho2014", THREE]),
+            row("luong general", 1, &[LUONG, THREE]),
+            row("luong dot", 1, &[LUONG, THREE, "model.score=dot"]),
+            row("luong concat", 1, &[LUONG, THREE, "model.score=concat"]),
+            row("luong location", 1, &[LUONG, THREE, "model.score=location"]),
+            row("luong local-m", 1, &[LUONG, THREE, "model.scope=local-m"]),
+            row("luong local-p", 1, &[LUONG, THREE, "model.scope=local-p"]),
+            row("luong no feeding", 1, &[LUONG, THREE, "model.input_feeding=false"]),
+        ],
+    },
+    Table {
+        name: "multi30k-en-de",
+        task: "translate",
+        train: &["multi30k-de-en/train.en.gz", "multi30k-de-en/train.de.gz"],
+        dev: &["multi30k-de-en/val.en.gz", "multi30k-de-en/val.de.gz"],
+        test: &["multi30k-de-en/test_2016_flickr.en.gz", "multi30k-de-en/test_2016_flickr.de.gz"],
+        sets: &[],
+        figures: BLEU_CHRF,
+        rows: &[row("transformer", 1, &[TRANSFORMER, FOUR, COSINE])],
+    },
+    Table {
+        name: "tatoeba",
+        task: "translate",
+        train: &["tatoeba-train.tsv"],
+        dev: &["tatoeba-dev.tsv"],
+        test: &["tatoeba-test.tsv"],
+        sets: &["data.columns=source=1,target=0"],
+        figures: BLEU_CHRF,
+        rows: &[row("transformer", 1, &[TRANSFORMER, FOUR, COSINE])],
+    },
 ];
+
+const BLEU_CHRF: &[(&str, &str, f64)] = &[("BLEU", "bleu", 1.0), ("chrF", "chrf", 1.0)];
+const LUONG: &str = "model.kind=luong";
+const COSINE: &str = "train.schedule=cosine";
+const THREE: &str = "train.epochs=3";
+const FIVE: &str = "train.epochs=5";
+const FOUR: &str = "train.epochs=4";
 
 const TRANSFORMER: &str = "model.kind=transformer";
 const SINUSOIDAL: &str = "model.position=sinusoidal";
@@ -123,12 +176,14 @@ pub(crate) fn run(name: &str, jobs: usize, threads: usize) -> Result<()> {
         data.is_dir(),
         "no data at {}; set REGARD_DATA to a folder that holds {}",
         data.display(),
-        table.train
+        table.train.join(", ")
     );
     let folder = root.join("runs").join(name);
     fs::create_dir_all(&folder)?;
-    if name == "btc" {
-        split_broad_twitter(&data, &folder)?;
+    match name {
+        "btc" => split_broad_twitter(&data, &folder)?,
+        "tatoeba" => split_tatoeba(&data, &folder)?,
+        _ => {}
     }
     let built = Command::new("cargo").args(["build", "--release"]).current_dir(&root).status()?;
     ensure!(built.success(), "the binary does not build");
@@ -155,9 +210,10 @@ pub(crate) fn run(name: &str, jobs: usize, threads: usize) -> Result<()> {
     print(table, &binary, &data, &folder, threads)
 }
 
-/// Where a file of a table lies: in the data, or made by this chore.
-fn place(file: &str, data: &Path, folder: &Path) -> PathBuf {
-    if file.contains('/') { data.join(file) } else { folder.join(file) }
+/// Where the files of a table lie: in the data, or made by this chore.
+fn places(files: &[&str], data: &Path, folder: &Path) -> Vec<PathBuf> {
+    let place = |file: &&str| if file.contains('/') { data.join(file) } else { folder.join(file) };
+    files.iter().map(place).collect()
 }
 
 fn run_folder(folder: &Path, row: &Row, seed: u64) -> PathBuf {
@@ -180,13 +236,13 @@ fn train(
         return Ok(());
     }
     let mut command = Command::new(binary);
-    command.args(["train", "tag", "--json", "--threads", &threads.to_string()]);
+    command.args(["train", table.task, "--json", "--threads", &threads.to_string()]);
     command.arg("--out").arg(&out);
     if out.join("config.toml").is_file() {
         command.arg("--resume");
     } else {
-        command.arg("--train").arg(place(table.train, data, folder));
-        command.arg("--dev").arg(place(table.dev, data, folder));
+        command.arg("--train").args(places(table.train, data, folder));
+        command.arg("--dev").args(places(table.dev, data, folder));
         command.args(["--seed", &seed.to_string()]);
         for set in table.sets.iter().chain(row.sets) {
             command.args(["--set", set]);
@@ -220,7 +276,7 @@ fn result(
     let output = Command::new(binary)
         .arg("evaluate")
         .arg(&out)
-        .arg(place(table.test, data, folder))
+        .args(places(table.test, data, folder))
         .arg("--json")
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
@@ -230,7 +286,7 @@ fn result(
         figures: table
             .figures
             .iter()
-            .map(|(_, key)| number(&scores["data"]["figures"][key]))
+            .map(|(_, key, factor)| factor * number(&scores["data"]["figures"][key]))
             .collect(),
         minutes: number(&summary["data"]["elapsed_s"]) / 60.0,
         parameters: summary["data"]["n_parameters"].as_u64().unwrap_or(0),
@@ -246,7 +302,7 @@ fn spread(values: &[f64]) -> (f64, f64) {
 }
 
 fn print(table: &Table, binary: &Path, data: &Path, folder: &Path, threads: usize) -> Result<()> {
-    let headings: Vec<&str> = table.figures.iter().map(|(heading, _)| *heading).collect();
+    let headings: Vec<&str> = table.figures.iter().map(|(heading, ..)| *heading).collect();
     println!("\n| model | seeds | {} | minutes | parameters |", headings.join(" | "));
     println!("|---|---|{}---|---|", "---|".repeat(headings.len()));
     for row in table.rows {
@@ -255,7 +311,7 @@ fn print(table: &Table, binary: &Path, data: &Path, folder: &Path, threads: usiz
             .collect::<Result<Vec<_>>>()?;
         let mut cells = vec![row.name.to_string(), row.seeds.to_string()];
         for f in 0..headings.len() {
-            let values: Vec<f64> = results.iter().map(|r| 100.0 * r.figures[f]).collect();
+            let values: Vec<f64> = results.iter().map(|r| r.figures[f]).collect();
             let (mean, sd) = spread(&values);
             cells.push(if row.seeds > 1 {
                 format!("{mean:.2} ± {sd:.2}")
@@ -268,7 +324,7 @@ fn print(table: &Table, binary: &Path, data: &Path, folder: &Path, threads: usiz
         cells.push(format!("{:.2} M", results[0].parameters as f64 / 1e6));
         println!("| {} |", cells.join(" | "));
     }
-    println!("\nTest file {}; {threads} thread(s) a run.", table.test);
+    println!("\nTest: {}; {threads} thread(s) a run.", table.test.join(", "));
     Ok(())
 }
 
@@ -302,6 +358,30 @@ fn split_broad_twitter(data: &Path, folder: &Path) -> Result<()> {
     train.push_str(&first.join("\n"));
     fs::write(folder.join("btc-train.conll"), train)?;
     fs::write(folder.join("btc-dev.conll"), second.join("\n"))?;
+    Ok(())
+}
+
+/// Tatoeba's pairs without an official split: by a hash of the English side, so that no sentence stands in two
+/// parts; a twentieth each for test and development.
+fn split_tatoeba(data: &Path, folder: &Path) -> Result<()> {
+    let path = data.join("tatoeba-cmn-eng/cmn.txt.gz");
+    let file = fs::File::open(&path).with_context(|| path.display().to_string())?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text)?;
+    let mut parts = [String::new(), String::new(), String::new()];
+    for line in text.lines() {
+        let english = line.split('\t').next().unwrap_or_default();
+        // FNV-1a, 64 bits.
+        let hash = english.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let part = &mut parts[((hash >> 32) % 20).min(2) as usize];
+        part.push_str(line);
+        part.push('\n');
+    }
+    for (name, part) in ["test", "dev", "train"].iter().zip(parts) {
+        fs::write(folder.join(format!("tatoeba-{name}.tsv")), part)?;
+    }
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::gradients::{Gradients, Targets};
-use crate::kernel::product::{Left, Product};
 use crate::kernel::{dropout, padded, softmax};
 use crate::pack::{self, Across, Along, Source, padded_width};
 use crate::panel::Panel;
@@ -19,6 +18,7 @@ use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::Extent;
 use crate::rowwise::{self, KeyRows, Looks, Places, RowOf, RowScratch};
 use crate::score::{Keys, ParamGradients, Queries, fill_forbidden};
+use regard_tensor::kernels::product::{Left, Product};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
 /// added in order too. Bounds the number of such sums.

@@ -10,7 +10,6 @@ use regard_tensor::{Buffer, Key, Real, simd};
 use crate::check;
 use crate::cover::Cover;
 use crate::fault::{self, Fault};
-use crate::kernel::product::Left;
 use crate::kernel::softmax::{self, Running};
 use crate::kernel::{LANES, dropout, padded};
 use crate::pack::{Along, Source, padded_width};
@@ -19,6 +18,7 @@ use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
 use crate::rowwise::{self, Places, RowOf, RowScratch};
 use crate::score::{Keys, Queries};
+use regard_tensor::kernels::product::Left;
 
 /// Tiles of queries that share a tile of keys while it lies in the cache.
 const GROUP: usize = 4;

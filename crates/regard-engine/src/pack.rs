@@ -7,8 +7,8 @@ use regard_attn::{Position, Rows};
 use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
-use crate::kernel::product::{COLUMNS, Left, Panels, Product};
-use crate::kernel::transpose;
+use regard_tensor::kernels::product::{COLUMNS, Left, Panels, Product};
+use regard_tensor::kernels::transpose;
 
 /// The rows of one head of one item.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,8 @@ use regard_tensor::{Real, simd};
 use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::padded;
-use crate::kernel::product::{Left, Product};
 use crate::pack::{self, Across, Along, Source, padded_width};
+use regard_tensor::kernels::product::{Left, Product};
 
 /// Pairs of a part of a tile that are asked for one by one.
 const ONE_BY_ONE: usize = 64;

@@ -23,7 +23,7 @@ use regard_nn::models::translation::{
 use regard_nn::ops::Cell;
 use regard_nn::optim::{Optimiser, OptimiserConfig, clip};
 use regard_nn::{Mode, ParamSpecs, Params, Tape};
-use regard_tensor::Key;
+use regard_tensor::{Key, parallel};
 
 const VOCAB: usize = 8000;
 const PAIRS: usize = 96;
@@ -152,12 +152,12 @@ fn main() {
     let model = Translator::new(&mut specs, config).expect("the sizes go together");
     let params = Params::<f32>::new(specs, 1);
     let n = params.count();
-    match what.as_str() {
+    parallel::within(|| match what.as_str() {
         "train" => println!("{name}: {n} parameters, {:.0} tokens/s", train(&model, params)),
         "decode" => println!("{name}: {:.1} sentences/s", decode(&model, &params)),
         _ => {
             let (short, long) = (step(&model, &params, 50), step(&model, &params, 5000));
             println!("{name}: {short:.3} ms a step at 50, {long:.3} ms at 5000");
         }
-    }
+    });
 }

@@ -1,6 +1,6 @@
 //! Optimisers over one flat buffer of parameters, and gradient clipping.
 
-use regard_tensor::kernels::elementwise::{update, update2};
+use regard_tensor::kernels::elementwise::{update, update3};
 use regard_tensor::{Buffer, Real, parallel};
 use serde::{Deserialize, Serialize};
 
@@ -128,8 +128,11 @@ impl<T: Real> Optimiser<T> {
         match self.config {
             OptimiserConfig::Sgd { momentum, weight_decay } => {
                 let (mu, decay, lr) = (real(momentum), real(weight_decay), real(lr));
-                update2(&mut self.first, grads, params, 4, |m, g, p| mu * m + g + decay * p);
-                update(params, &self.first, 2, |p, m| p - lr * m);
+                // With what was there: the gradient and the parameter that the momentum comes from.
+                let momentum = &mut self.first;
+                update(momentum, grads, 2, |m, g| mu * m + g);
+                update(momentum, params, 2, |m, p| m + decay * p);
+                update(params, momentum, 2, |p, m| p - lr * m);
             }
             OptimiserConfig::Adam { beta1, beta2, eps, weight_decay } => {
                 self.adam(params, grads, lr, (beta1, beta2, eps), weight_decay, 0.0);
@@ -156,13 +159,13 @@ impl<T: Real> Optimiser<T> {
         let (b1, b2, eps) = (real(beta1), real(beta2), real(eps));
         let (c1, c2) = (real(1.0 - beta1), real(1.0 - beta2));
         let (coupled, keep) = (real(coupled), real(1.0 - lr * decoupled));
-        let (m, v) = (&mut self.first, &mut self.second);
-        update2(m, grads, params, 4, |m, g, p| b1 * m + c1 * (g + coupled * p));
-        update2(v, grads, params, 4, |v, g, p| {
+        let arrays = (params, &mut self.first[..], &mut self.second[..]);
+        update3(arrays, grads, 20, |p, m, v, g| {
             let g = g + coupled * p;
-            b2 * v + c2 * g * g
+            let m = b1 * m + c1 * g;
+            let v = b2 * v + c2 * g * g;
+            (p * keep - rate * m / (v.sqrt() * root + eps), m, v)
         });
-        update2(params, m, v, 12, |p, m, v| p * keep - rate * m / (v.sqrt() * root + eps));
     }
 }
 

@@ -50,6 +50,27 @@ pub fn chunks2<A: Send, B: Send>(
     }
 }
 
+/// As [`chunks2`], for three arrays cut alike.
+///
+/// # Panics
+/// If the chunk length is 0 and there are elements.
+pub fn chunks3<T: Send>(
+    (a, b, c): (&mut [T], &mut [T], &mut [T]),
+    chunk: usize,
+    work: usize,
+    f: impl Fn(usize, (&mut [T], &mut [T], &mut [T])) + Sync + Send,
+) {
+    let chunk = chunk.max(1);
+    if work < SMALL || a.len() <= chunk {
+        let pieces = a.chunks_mut(chunk).zip(b.chunks_mut(chunk)).zip(c.chunks_mut(chunk));
+        pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
+    } else {
+        let pieces = a.par_chunks_mut(chunk).zip(b.par_chunks_mut(chunk));
+        let pieces = pieces.zip(c.par_chunks_mut(chunk));
+        pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
+    }
+}
+
 /// Calls `f(i)` for i in 0..n and returns the results in order.
 pub fn map<R: Send>(n: usize, work: usize, f: impl Fn(usize) -> R + Sync + Send) -> Vec<R> {
     if work < SMALL || n <= 1 {
@@ -65,6 +86,14 @@ pub fn join<A: Send, B: Send>(
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
     rayon::join(a, b)
+}
+
+/// Runs a whole program's work on one of the threads that parallel work is spread over.
+///
+/// From any other thread each parallel call has to wake one of them and to sleep until it is done, which
+/// costs some ten microseconds; from one of them a call begins at once.
+pub fn within<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| f())
 }
 
 /// How many rows of `cols` elements make a piece of about 16 KiB of `f32`.

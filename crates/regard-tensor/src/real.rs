@@ -80,27 +80,10 @@ pub trait Real:
     fn sigmoid(self) -> Self {
         Self::ONE / (Self::ONE + (-self).exp())
     }
-
-    /// One matrix product C ← β·C + α·A·B on raw strided memory, single-threaded.
-    ///
-    /// # Safety
-    /// `c` is valid for writes and `a`, `b` for reads at every index `i·rs + j·cs` of an m × n,
-    /// m × k and k × n matrix, and `c` overlaps neither.
-    #[doc(hidden)]
-    unsafe fn gemm(
-        m: usize,
-        n: usize,
-        k: usize,
-        c: (*mut Self, isize, isize),
-        beta: Self,
-        a: (*const Self, isize, isize),
-        b: (*const Self, isize, isize),
-        alpha: Self,
-    );
 }
 
 macro_rules! common {
-    ($t:ident, $dtype:literal, $gemm:path) => {
+    ($t:ident, $dtype:literal) => {
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
         const NEG_INFINITY: Self = $t::NEG_INFINITY;
@@ -143,49 +126,11 @@ macro_rules! common {
         fn is_finite(self) -> bool {
             $t::is_finite(self)
         }
-
-        unsafe fn gemm(
-            m: usize,
-            n: usize,
-            k: usize,
-            c: (*mut Self, isize, isize),
-            beta: Self,
-            a: (*const Self, isize, isize),
-            b: (*const Self, isize, isize),
-            alpha: Self,
-        ) {
-            // The library reads C only when told to, so a stale buffer is fine at β = 0.
-            let read = beta != 0.0;
-            // SAFETY: the caller's contract is the library's.
-            unsafe {
-                $gemm()(
-                    m,
-                    n,
-                    k,
-                    c.0,
-                    c.2,
-                    c.1,
-                    read,
-                    a.0,
-                    a.2,
-                    a.1,
-                    b.0,
-                    b.2,
-                    b.1,
-                    beta,
-                    alpha,
-                    false,
-                    false,
-                    false,
-                    gemm_common::Parallelism::None,
-                );
-            }
-        }
     };
 }
 
 impl Real for f32 {
-    common!(f32, "F32", gemm_f32::gemm::f32::get_gemm_fn);
+    common!(f32, "F32");
 
     /// Splits x = n·ln 2 + r, |r| ≤ ln 2 / 2, evaluates e^r as a polynomial and scales by 2ⁿ
     /// through the exponent bits (the classical Cephes scheme).
@@ -269,7 +214,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    common!(f64, "F64", gemm_f64::gemm::f64::get_gemm_fn);
+    common!(f64, "F64");
 
     #[inline(always)]
     fn exp(self) -> Self {

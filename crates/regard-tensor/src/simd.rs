@@ -4,7 +4,7 @@
 //! loop again for AVX2 and for AVX-512 and picks the best copy that the processor can run. Element-wise
 //! kernels use no fused multiply-add, so they give the same bits at every level.
 //! The environment variable `REGARD_SIMD` (`plain`, `avx2` or `avx512`) names the highest level to
-//! use. General matrix products, which a library does, look at the processor alone.
+//! use.
 
 use std::sync::OnceLock;
 

@@ -27,7 +27,12 @@ pub(crate) fn run(cli: Cli) -> Result<Outcome> {
         regard::tensor::parallel::set_threads(threads.into())
             .context("cannot start the threads asked for")?;
     }
-    match cli.command {
+    // On a thread of the pool, so that no parallel call has to wake one and wait for it.
+    regard::tensor::parallel::within(|| dispatch(cli.command))
+}
+
+fn dispatch(command: Command) -> Result<Outcome> {
+    match command {
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Predict(args) => predict::run(&args),

@@ -4,7 +4,7 @@ use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, simd};
 
-use super::recurrent::{Direction, Steps, project, project_backward};
+use super::recurrent::{Direction, Matrix, Steps, project, project_backward};
 use crate::{NnError, Ragged, Tape, Var};
 
 /// What backward needs, in step-major order.
@@ -86,12 +86,12 @@ pub(super) fn cell_backward<T: Real>(
 
 fn forward<T: Real>(
     xw: &Tensor<T>,
-    w_hh: &Tensor<T>,
+    w_hh: &Matrix<T>,
     b_hh: &Tensor<T>,
     steps: Steps,
     initial: Option<Tensor<T>>,
 ) -> Kept<T> {
-    let h = w_hh.dim(1);
+    let h = w_hh.cols();
     let total = xw.rows();
     let widest = steps.widest();
     let mut gates = Tensor::stale(&[total, 4 * h]);
@@ -111,13 +111,7 @@ fn forward<T: Real>(
             _ => Some(&y_before[before..before + n * h]),
         };
         if let Some(old) = old {
-            matmul(
-                MatMut::new(&mut hw[..n * 3 * h], n, 3 * h),
-                1.0,
-                1.0,
-                Mat::new(old, n, h),
-                Mat::new(w_hh.data(), 3 * h, h).t(),
-            );
+            w_hh.times(&mut hw[..n * 3 * h], 1.0, old, n);
         }
         let (xw, hw) = (xw.data(), &hw[..n * 3 * h]);
         let kept = &mut kept[from * 4 * h..(from + n) * 4 * h];
@@ -144,9 +138,9 @@ fn forward<T: Real>(
 fn backward<T: Real>(
     kept: &Kept<T>,
     dy: &Tensor<T>,
-    w_hh: &Tensor<T>,
+    w_hh: &Matrix<T>,
 ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
-    let h = w_hh.dim(1);
+    let h = w_hh.cols();
     let steps = &kept.steps;
     let widest = steps.widest();
     let mut by_input = Tensor::stale(&[kept.gates.rows(), 3 * h]);
@@ -185,13 +179,7 @@ fn backward<T: Real>(
             },
         );
         if t > 0 || kept.initial.is_some() {
-            matmul(
-                MatMut::new(&mut carry[..n * h], n, h),
-                1.0,
-                1.0,
-                Mat::new(&dh_all[span], n, 3 * h),
-                Mat::new(w_hh.data(), 3 * h, h),
-            );
+            w_hh.back(&mut carry[..n * h], 1.0, &dh_all[span], n);
         }
     }
     (by_input, by_state, dh)
@@ -254,6 +242,7 @@ impl<T: Real> Tape<'_, T> {
         let xw = project(&xv, &wi, &bi);
         let steps = Steps::new(items, direction);
         let first = given.map(|y| steps.first(&y));
+        let wh = Matrix::new(wh);
         let kept = forward(&xw, &wh, &bh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);

@@ -4,7 +4,7 @@ use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, simd};
 
-use super::recurrent::{Direction, Handed, Recurrence, Steps, take};
+use super::recurrent::{Direction, Handed, Matrix, Recurrence, Steps, take};
 use crate::{NnError, Ragged, Tape, Var};
 
 /// What backward needs, in step-major order.
@@ -91,11 +91,11 @@ pub(super) fn cell_backward<T: Real>(
 
 fn forward<T: Real>(
     xw: &Tensor<T>,
-    w_hh: &Tensor<T>,
+    w_hh: &Matrix<T>,
     steps: Steps,
     initial: Option<(Tensor<T>, Tensor<T>)>,
 ) -> Kept<T> {
-    let h = w_hh.dim(1);
+    let h = w_hh.cols();
     let total = xw.rows();
     let mut gates = Tensor::stale(&[total, 4 * h]);
     let mut cell = Tensor::stale(&[total, h]);
@@ -120,13 +120,7 @@ fn forward<T: Real>(
             }
         };
         if let Some(y_old) = y_old {
-            matmul(
-                MatMut::new(now, n, 4 * h),
-                1.0,
-                1.0,
-                Mat::new(y_old, n, h),
-                Mat::new(w_hh.data(), 4 * h, h).t(),
-            );
+            w_hh.times(now, 1.0, y_old, n);
         }
         simd::vectorise(
             #[inline(always)]
@@ -147,9 +141,9 @@ fn backward<T: Real>(
     kept: &Kept<T>,
     dy: &Tensor<T>,
     d_last: Option<Tensor<T>>,
-    w_hh: &Tensor<T>,
+    w_hh: &Matrix<T>,
 ) -> (Tensor<T>, Tensor<T>, Tensor<T>) {
-    let h = w_hh.dim(1);
+    let h = w_hh.cols();
     let steps = &kept.steps;
     let widest = steps.widest();
     let mut dz = Tensor::stale(&[kept.gates.rows(), 4 * h]);
@@ -190,13 +184,7 @@ fn backward<T: Real>(
             },
         );
         if t > 0 || kept.initial.is_some() {
-            matmul(
-                MatMut::new(&mut dh_all[..n * h], n, h),
-                0.0,
-                1.0,
-                Mat::new(&dz_all[span], n, 4 * h),
-                Mat::new(w_hh.data(), 4 * h, h),
-            );
+            w_hh.back(&mut dh_all[..n * h], 0.0, &dz_all[span], n);
         }
     }
     (dz, dh, dc)
@@ -265,6 +253,7 @@ impl<T: Real> Tape<'_, T> {
         let xw = super::recurrent::project(&xv, &wi, &bv);
         let steps = Steps::new(items, direction);
         let first = given.as_ref().map(|(y, c)| (steps.first(y), steps.first(c)));
+        let wh = Matrix::new(wh);
         let kept = forward(&xw, &wh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);

@@ -1,7 +1,9 @@
 //! What the recurrent operators share: the order of rows in which a packed batch of different
 //! lengths becomes one matrix product a step.
 
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use std::sync::OnceLock;
+
+use regard_tensor::kernels::matmul::{Mat, MatMut, Packed, matmul, matmul_packed};
 use regard_tensor::{Real, Tensor};
 
 use crate::{Grads, Ragged, Tape, Var};
@@ -192,6 +194,52 @@ impl Steps {
             data[to..to + n].copy_from_slice(&state.data()[from..from + n]);
         }
         out
+    }
+}
+
+/// A matrix W `[out, in]` that every step multiplies with, packed once for all of them and when first asked for.
+pub(crate) struct Matrix<T: Real> {
+    w: Tensor<T>,
+    columns: std::ops::Range<usize>,
+    forward: OnceLock<Packed<T>>,
+    backward: OnceLock<Packed<T>>,
+}
+
+impl<T: Real> Matrix<T> {
+    pub(crate) fn new(w: Tensor<T>) -> Self {
+        let columns = 0..w.cols();
+        Self::part(w, columns)
+    }
+
+    /// Some of the columns of W alone.
+    pub(crate) fn part(w: Tensor<T>, columns: std::ops::Range<usize>) -> Self {
+        Self { w, columns, forward: OnceLock::new(), backward: OnceLock::new() }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.w.dim(0)
+    }
+
+    pub(crate) fn cols(&self) -> usize {
+        self.columns.len()
+    }
+
+    fn mat(&self) -> Mat<'_, T> {
+        Mat::strided(&self.w.data()[self.columns.start..], self.rows(), self.cols(), self.w.cols())
+    }
+
+    /// `out ← β·out + x Wᵀ` for `n` rows.
+    pub(crate) fn times(&self, out: &mut [T], beta: f64, x: &[T], n: usize) {
+        let w = self.forward.get_or_init(|| Packed::new(self.mat().t()));
+        let (out, x) = (MatMut::new(out, n, self.rows()), Mat::new(x, n, self.cols()));
+        matmul_packed(out, beta, 1.0, x, w);
+    }
+
+    /// `out ← β·out + dz W` for `n` rows.
+    pub(crate) fn back(&self, out: &mut [T], beta: f64, dz: &[T], n: usize) {
+        let w = self.backward.get_or_init(|| Packed::new(self.mat()));
+        let (out, dz) = (MatMut::new(out, n, self.cols()), Mat::new(dz, n, self.rows()));
+        matmul_packed(out, beta, 1.0, dz, w);
     }
 }
 

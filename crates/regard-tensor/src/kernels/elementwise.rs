@@ -50,27 +50,26 @@ pub fn update<T: Real>(
     });
 }
 
-/// `out[i] = f(out[i], x[i], y[i])`; `cost` is a rough number of operations an element.
+/// `(a[i], b[i], c[i]) = f(a[i], b[i], c[i], x[i])` in one pass; `cost` is a rough number of operations an
+/// element.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn update2<T: Real>(
-    out: &mut [T],
+pub fn update3<T: Real>(
+    (a, b, c): (&mut [T], &mut [T], &mut [T]),
     x: &[T],
-    y: &[T],
     cost: usize,
-    f: impl Fn(T, T, T) -> T + Sync + Send + Copy,
+    f: impl Fn(T, T, T, T) -> (T, T, T) + Sync + Send + Copy,
 ) {
-    assert!(out.len() == x.len() && x.len() == y.len(), "lengths agree");
-    let work = out.len() * cost;
-    parallel::chunks(out, CHUNK, work, |i, piece| {
-        let (lo, hi) = (i * CHUNK, i * CHUNK + piece.len());
-        let (x, y) = (&x[lo..hi], &y[lo..hi]);
+    let n = x.len();
+    assert!(a.len() == n && b.len() == n && c.len() == n, "lengths agree");
+    parallel::chunks3((a, b, c), CHUNK, n * cost, |i, (a, b, c)| {
+        let x = &x[i * CHUNK..i * CHUNK + a.len()];
         simd::vectorise(
             #[inline(always)]
             move || {
-                for ((o, x), y) in piece.iter_mut().zip(x).zip(y) {
-                    *o = f(*o, *x, *y);
+                for ((a, b), (c, x)) in a.iter_mut().zip(b).zip(c.iter_mut().zip(x)) {
+                    (*a, *b, *c) = f(*a, *b, *c, *x);
                 }
             },
         );
@@ -95,8 +94,11 @@ mod tests {
             let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
             let mut y = vec![f32::NAN; n];
             map(&mut y, &x, 100, |v| v + 1.0);
-            update2(&mut y, &x, &x, 100, |o, a, b| o + a - b);
             add(&mut y, &x);
+            let (mut a, mut b) = (x.clone(), vec![0.0; n]);
+            update3((&mut a, &mut b, &mut y), &x, 100, |a, b, y, x| (a + b, x - 1.0, y));
+            assert_eq!(a, x);
+            assert!(b.iter().enumerate().all(|(i, v)| *v == i as f32 - 1.0));
             assert!(y.iter().enumerate().all(|(i, v)| *v == 2.0 * i as f32 + 1.0));
         }
     }

@@ -1,11 +1,16 @@
 //! C ← β·C + α·A·B on strided matrices.
 //!
-//! The single-threaded product of one block is the `gemm` crate's; the split into blocks is ours
-//! and depends on the shape alone, so the result has the same bits for any number of threads.
+//! B is packed into panels of sixteen columns, C computed block by block by [`super::product`], over pieces of the
+//! depth that the caches hold. Each element sums over the depth from first to last in pieces of one
+//! size, so it has the same bits for any number of threads, and whatever other rows and columns are in C.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::Real;
+use super::product::{COLUMNS, Left, Panels, Tile};
+use super::transpose;
+use crate::{Buffer, Real};
 
 /// A strided matrix to read.
 #[derive(Clone, Copy)]
@@ -51,6 +56,17 @@ impl<'a, T: Real> Mat<'a, T> {
             col_stride: self.row_stride,
         }
     }
+
+    /// Rows `range`.
+    fn rows(self, range: Range<usize>) -> Self {
+        self.t().columns(range).t()
+    }
+
+    /// Columns `range`.
+    fn columns(self, range: Range<usize>) -> Self {
+        let data = &self.data[range.start * self.col_stride..];
+        Self { data, cols: range.len(), ..self }
+    }
 }
 
 /// A strided matrix to write: columns adjacent.
@@ -84,7 +100,7 @@ impl<'a, T: Real> MatMut<'a, T> {
 /// A raw output pointer handed to tasks that write disjoint blocks.
 #[derive(Clone, Copy)]
 struct Out<T>(*mut T);
-// SAFETY: each task writes its own block; see `matmul`.
+// SAFETY: each task writes its own block; see `multiply`.
 unsafe impl<T> Send for Out<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Out<T> {}
@@ -96,7 +112,98 @@ impl<T> Out<T> {
 }
 
 /// Multiply-adds below which a product stays on the calling thread.
-const SERIAL: usize = 1 << 18;
+const SERIAL: usize = 1 << 19;
+/// Elements below which packing stays on the calling thread.
+const PACK_SERIAL: usize = 1 << 15;
+/// Panels that are packed together.
+const GROUP: usize = 8;
+/// Depth of a piece: a panel of it, 16 KiB of `f32`, stays in the first-level cache.
+const DEPTH: usize = 256;
+/// Rows of A that meet one panel after the other: with the depth of a piece they stay in the second-level cache.
+const ROWS: usize = 144;
+/// Elements of B above which it is packed in pieces of the depth, where C is smaller.
+const LARGE: usize = 1 << 20;
+/// Rows up to which B is read where it lies: packing it would cost as much as the product.
+const FEW: usize = 12;
+
+/// A right factor in the order in which products read it, for many products with one matrix.
+#[derive(Debug)]
+pub struct Packed<T: Real> {
+    /// Panel p holds columns 16·p to 16·p + 15, row after row; the last is filled up with zeros.
+    data: Buffer<T>,
+    depth: usize,
+    cols: usize,
+}
+
+impl<T: Real> Packed<T> {
+    /// Copies B, k × n. Cost k·n, on several threads where that pays.
+    pub fn new(b: Mat<'_, T>) -> Self {
+        let (depth, cols) = (b.rows, b.cols);
+        let mut data = Buffer::stale(depth * cols.next_multiple_of(COLUMNS));
+        if !data.is_empty() {
+            let pack = |(g, out): (usize, &mut [T])| pack_panels(b, g * GROUP * COLUMNS, out);
+            if data.len() < PACK_SERIAL {
+                pack((0, &mut data));
+            } else {
+                data.par_chunks_mut(GROUP * depth * COLUMNS).enumerate().for_each(pack);
+            }
+        }
+        Self { data, depth, cols }
+    }
+
+    /// Panels from `first` on, of the rows of one piece of the depth.
+    fn panels(&self, first: usize, count: usize, from: usize, depth: usize) -> Panels<'_, T> {
+        let stride = self.depth * COLUMNS;
+        let data = &self.data[first * stride + from * COLUMNS..];
+        Panels { data, stride, step: COLUMNS, depth, count }
+    }
+}
+
+/// The panels of B from column `first` on, as many as `out` has room for.
+fn pack_panels<T: Real>(b: Mat<'_, T>, first: usize, out: &mut [T]) {
+    let panel = b.rows * COLUMNS;
+    if b.col_stride == 1 {
+        // Row by row, as they lie in memory.
+        for k in 0..b.rows {
+            let row = &b.data[k * b.row_stride + first..k * b.row_stride + b.cols];
+            let (whole, rest) = row.as_chunks::<COLUMNS>();
+            let mut places = out.chunks_exact_mut(panel).map(|out| &mut out[k * COLUMNS..]);
+            for (piece, out) in whole.iter().zip(&mut places) {
+                out[..COLUMNS].copy_from_slice(piece);
+            }
+            if let Some(out) = places.next() {
+                out[..rest.len()].copy_from_slice(rest);
+                out[rest.len()..COLUMNS].fill(T::ZERO);
+            }
+        }
+        return;
+    }
+    for (p, out) in out.chunks_exact_mut(panel).enumerate() {
+        let first = first + p * COLUMNS;
+        let width = COLUMNS.min(b.cols - first);
+        if width == COLUMNS && b.row_stride == 1 {
+            let column = |l: usize| &b.data[(first + l) * b.col_stride..][..b.rows];
+            transpose::sixteen(&std::array::from_fn(column), out);
+            continue;
+        }
+        for (k, out) in out.chunks_exact_mut(COLUMNS).enumerate() {
+            for (l, out) in out.iter_mut().enumerate() {
+                let at = k * b.row_stride + (first + l) * b.col_stride;
+                *out = if l < width { b.data[at] } else { T::ZERO };
+            }
+        }
+    }
+}
+
+/// Where the right factor is.
+#[derive(Clone, Copy)]
+enum Right<'a, T: Real> {
+    Packed(&'a Packed<T>),
+    /// Rows of adjacent columns, read where they are.
+    Rows(Mat<'a, T>),
+    /// Packed some panels at a time, just before they are read.
+    Fresh(Mat<'a, T>),
+}
 
 /// C ← β·C + α·A·B. With β = 0, C is not read.
 ///
@@ -104,60 +211,211 @@ const SERIAL: usize = 1 << 18;
 ///
 /// # Panics
 /// If the inner or outer sizes disagree: shapes are checked where they come in.
-#[expect(clippy::needless_pass_by_value, reason = "the three matrices are given alike")]
 pub fn matmul<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: Mat<'_, T>) {
+    assert!(b.cols == c.cols && b.rows == a.cols, "matrix sizes agree");
+    let k = a.cols;
+    if a.rows <= FEW && b.col_stride == 1 {
+        multiply(c, beta, alpha, a, Right::Rows(b));
+    } else if a.rows <= ROWS {
+        multiply(c, beta, alpha, a, Right::Fresh(b));
+    } else if 2 * a.rows <= k && b.cols * k > LARGE {
+        // The gradient of a weight: B is all of a batch, C is small. Packed in pieces, B stays in the caches.
+        let MatMut { data, rows, cols, row_stride } = c;
+        for from in (0..k).step_by(DEPTH) {
+            let c = MatMut { data: &mut *data, rows, cols, row_stride };
+            let depth = from..k.min(from + DEPTH);
+            let packed = Packed::new(b.rows(depth.clone()));
+            let beta = if from == 0 { beta } else { 1.0 };
+            multiply(c, beta, alpha, a.columns(depth), Right::Packed(&packed));
+        }
+    } else {
+        multiply(c, beta, alpha, a, Right::Packed(&Packed::new(b)));
+    }
+}
+
+/// As [`matmul`], with B packed before; the same bits.
+///
+/// # Panics
+/// As [`matmul`].
+pub fn matmul_packed<T: Real>(
+    c: MatMut<'_, T>,
+    beta: f64,
+    alpha: f64,
+    a: Mat<'_, T>,
+    b: &Packed<T>,
+) {
+    assert!(b.cols == c.cols && b.depth == a.cols, "matrix sizes agree");
+    multiply(c, beta, alpha, a, Right::Packed(b));
+}
+
+fn multiply<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: Right<'_, T>) {
     let (m, n, k) = (c.rows, c.cols, a.cols);
-    assert!(a.rows == m && b.cols == n && b.rows == k, "matrix sizes agree");
+    assert!(a.rows == m, "matrix sizes agree");
     if m == 0 || n == 0 {
         return;
     }
-    let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-    if k == 0 {
+    let (alpha, add) = (T::from_f64(alpha), beta != 0.0);
+    if k == 0 || (add && beta != 1.0) {
+        let beta = T::from_f64(beta);
         for i in 0..m {
             for x in &mut c.data[i * c.row_stride..i * c.row_stride + n] {
-                *x = if beta == T::ZERO { T::ZERO } else { *x * beta };
+                *x = if add { *x * beta } else { T::ZERO };
             }
         }
-        return;
-    }
-    let (row_stride, out) = (c.row_stride, Out(c.data.as_mut_ptr()));
-    let block = |i0: usize, i1: usize, j0: usize, j1: usize| {
-        // SAFETY: the constructors checked that every index lies inside the slices; `c` is
-        // borrowed mutably, so it overlaps neither input; blocks are disjoint.
-        unsafe {
-            T::gemm(
-                i1 - i0,
-                j1 - j0,
-                k,
-                (out.get().add(i0 * row_stride + j0), row_stride as isize, 1),
-                beta,
-                (
-                    a.data.as_ptr().add(i0 * a.row_stride),
-                    a.row_stride as isize,
-                    a.col_stride as isize,
-                ),
-                (
-                    b.data.as_ptr().add(j0 * b.col_stride),
-                    b.row_stride as isize,
-                    b.col_stride as isize,
-                ),
-                alpha,
-            );
+        if k == 0 {
+            return;
         }
+    }
+    let (stride, out) = (c.row_stride, Out(c.data.as_mut_ptr()));
+    let block = |i0: usize, i1: usize, j0: usize, j1: usize| {
+        // SAFETY: the constructors checked that every index lies inside the slices; `c` is borrowed mutably,
+        // so it overlaps neither input; the tasks' blocks are disjoint.
+        unsafe { Piece { out: out.get(), stride, alpha, add, a, b }.compute(i0..i1, j0..j1) }
     };
     if m * n * k < SERIAL {
         block(0, m, 0, n);
         return;
     }
-    // Cut the longer side into at most eight pieces of at least 48: enough pieces to balance a
-    // few cores, few enough that packing the other side again costs little.
-    let long = m.max(n);
+    // Cut the longer side into at most eight pieces of at least 48: enough pieces to balance a few cores, few enough
+    // that reading the other side again costs little. An A that lies by columns is copied by every piece
+    // that reads it, so that its rows are cut as soon as there are enough of them. What is packed on the way is
+    // packed by one piece alone.
+    let fresh = matches!(b, Right::Fresh(_));
+    let by_rows = !fresh && (m >= n || (a.col_stride != 1 && m >= 4 * 48));
+    let long = if by_rows { m } else { n };
     let pieces = (long / 48).clamp(1, 8);
-    let step = long.div_ceil(pieces).next_multiple_of(16);
+    let step = long.div_ceil(pieces).next_multiple_of(if by_rows { 12 } else { 2 * COLUMNS });
     (0..long.div_ceil(step)).into_par_iter().for_each(|p| {
         let (lo, hi) = (p * step, ((p + 1) * step).min(long));
-        if m >= n { block(lo, hi, 0, n) } else { block(0, m, lo, hi) }
+        if by_rows { block(lo, hi, 0, n) } else { block(0, m, lo, hi) }
     });
+}
+
+/// What one task needs.
+struct Piece<'a, T: Real> {
+    out: *mut T,
+    stride: usize,
+    alpha: T,
+    add: bool,
+    a: Mat<'a, T>,
+    b: Right<'a, T>,
+}
+
+impl<T: Real> Piece<'_, T> {
+    /// Rows `rows` of columns `cols` of C, which start at a panel's first column.
+    ///
+    /// # Safety
+    /// This block of C, inside its matrix, is nobody else's.
+    unsafe fn compute(&self, rows: Range<usize>, cols: Range<usize>) {
+        let a = self.a;
+        let mut columns = Buffer::stale(0);
+        for i in rows.clone().step_by(ROWS) {
+            let m = ROWS.min(rows.end - i);
+            for from in (0..a.cols).step_by(DEPTH) {
+                let depth = DEPTH.min(a.cols - from);
+                let data = &a.data[i * a.row_stride + from * a.col_stride..];
+                let left = if a.col_stride == 1 {
+                    Left::Rows { data, stride: a.row_stride }
+                } else {
+                    // Side by side: columns of a large A lie in a page of memory each.
+                    assert!(a.row_stride == 1, "a matrix is given by rows or by columns");
+                    if columns.len() < m * depth {
+                        columns = Buffer::stale(m * depth);
+                    }
+                    for (k, column) in columns.chunks_exact_mut(m).take(depth).enumerate() {
+                        column.copy_from_slice(&data[k * a.col_stride..k * a.col_stride + m]);
+                    }
+                    Left::Columns { data: &columns[..m * depth], stride: m }
+                };
+                // SAFETY: the caller's promise.
+                unsafe { self.piece(i, m, left, from, depth, cols.clone()) };
+            }
+        }
+    }
+
+    /// One piece of the depth for `m` rows from `i` on.
+    ///
+    /// # Safety
+    /// As [`Piece::compute`].
+    unsafe fn piece(
+        &self,
+        i: usize,
+        m: usize,
+        left: Left<'_, T>,
+        from: usize,
+        depth: usize,
+        cols: Range<usize>,
+    ) {
+        let add = self.add || from > 0;
+        let (b, panels_at_once) = match self.b {
+            Right::Packed(b) => {
+                let count = cols.len().div_ceil(COLUMNS);
+                let right = b.panels(cols.start / COLUMNS, count, from, depth);
+                // SAFETY: the caller's promise.
+                return unsafe { self.write(i, m, left, right, cols, add) };
+            }
+            Right::Rows(b) => (b, cols.len() / COLUMNS),
+            Right::Fresh(b) => (b, GROUP),
+        };
+        let mut packed = Buffer::stale(0);
+        let mut first = cols.start;
+        while first < cols.end {
+            let count = panels_at_once.clamp(1, (cols.end - first).div_ceil(COLUMNS));
+            let last = cols.end.min(first + count * COLUMNS);
+            let whole = last - first == count * COLUMNS;
+            let right = if matches!(self.b, Right::Rows(_)) && whole {
+                let data = &b.data[from * b.row_stride + first..];
+                Panels { data, stride: COLUMNS, step: b.row_stride, depth, count }
+            } else {
+                let panel = depth * COLUMNS;
+                if packed.len() < count * panel {
+                    packed = Buffer::stale(count * panel);
+                }
+                pack_panels(b.rows(from..from + depth), first, &mut packed[..count * panel]);
+                Panels { data: &packed, stride: panel, step: COLUMNS, depth, count }
+            };
+            // SAFETY: the caller's promise.
+            unsafe { self.write(i, m, left, right, first..last, add) };
+            first = last;
+        }
+    }
+
+    /// The product with panels whose columns begin at those of C; the last panel may have more of them than C.
+    ///
+    /// # Safety
+    /// As [`Piece::compute`].
+    unsafe fn write(
+        &self,
+        i: usize,
+        m: usize,
+        left: Left<'_, T>,
+        right: Panels<'_, T>,
+        cols: Range<usize>,
+        add: bool,
+    ) {
+        let Self { out, stride, alpha, .. } = *self;
+        let (count, rest) = (cols.len() / COLUMNS, cols.len() % COLUMNS);
+        // SAFETY: the caller's promise: rows and columns of the block.
+        unsafe {
+            let c = out.add(i * stride + cols.start);
+            Tile { c, stride, rows: m, left, right: Panels { count, ..right }, alpha, add }
+                .compute();
+            if rest == 0 {
+                return;
+            }
+            let data = &right.data[count * right.stride..];
+            let right = Panels { data, count: 1, ..right };
+            let mut tile = [T::ZERO; ROWS * COLUMNS];
+            let edge = tile.as_mut_ptr();
+            Tile { c: edge, stride: COLUMNS, rows: m, left, right, alpha, add: false }.compute();
+            for (r, row) in tile.chunks_exact(COLUMNS).take(m).enumerate() {
+                for (l, x) in row[..rest].iter().enumerate() {
+                    let c = c.add(r * stride + count * COLUMNS + l);
+                    *c = if add { *c + *x } else { *x };
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -175,12 +433,30 @@ mod tests {
         c
     }
 
+    /// Edges of panels, blocks and pieces of the depth; the last is cut as the gradient of a weight.
+    const SHAPES: [(usize, usize, usize); 12] = [
+        (1, 1, 1),
+        (2, 3, 5),
+        (17, 13, 7),
+        (0, 3, 2),
+        (3, 2, 0),
+        (97, 131, 61),
+        (5, 33, 300),
+        (12, 16, 257),
+        (13, 48, 256),
+        (150, 31, 40),
+        (3, 1060, 1000),
+        (144, 70, 300),
+    ];
+
+    fn drawn(seed: u64, len: usize) -> Vec<f64> {
+        (0..len).map(|i| Key::new(seed).normal(i as u32)).collect()
+    }
+
     #[test]
     fn products_equal_the_plain_loop_in_every_layout() {
-        for (m, n, k) in [(1, 1, 1), (2, 3, 5), (17, 13, 7), (0, 3, 2), (3, 2, 0), (97, 131, 61)] {
-            let key = Key::new(7);
-            let a: Vec<f64> = (0..m * k).map(|i| key.normal(i as u32)).collect();
-            let b: Vec<f64> = (0..k * n).map(|i| key.normal(9999 + i as u32)).collect();
+        for (m, n, k) in SHAPES {
+            let (a, b) = (drawn(7, m * k), drawn(8, k * n));
             let want = plain(&a, &b, m, n, k);
             let at: Vec<f64> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();
             let bt: Vec<f64> = (0..n * k).map(|i| b[(i % k) * n + i / k]).collect();
@@ -197,6 +473,53 @@ mod tests {
                     assert!((got - (1.0 + 3.0 * want)).abs() < 1e-12 * (k as f64 + 1.0) * 10.0);
                 }
             }
+        }
+    }
+
+    /// Each row of a product is the same alone, and each column, whoever packed B and however it lay.
+    #[test]
+    fn no_bit_depends_on_what_else_is_computed() {
+        for (m, n, k) in SHAPES {
+            let narrow = |v: Vec<f64>| v.into_iter().map(|x| x as f32).collect::<Vec<_>>();
+            let (a, b) = (narrow(drawn(1, m * k)), narrow(drawn(2, k * n)));
+            let bt: Vec<f32> = (0..n * k).map(|i| b[(i % k) * n + i / k]).collect();
+            let at: Vec<f32> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();
+            let start = narrow(drawn(3, m * n));
+            let run = |f: &dyn Fn(MatMut<'_, f32>)| {
+                let mut c = start.clone();
+                f(MatMut::new(&mut c, m, n));
+                c.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+            };
+            let (am, bm) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
+            let want = run(&|c| matmul(c, 1.0, 0.5, am, bm));
+            let transposed = (Mat::new(&at, k, m).t(), Mat::new(&bt, n, k).t());
+            let packed = Packed::new(transposed.1);
+            assert_eq!(run(&|c| matmul_packed(c, 1.0, 0.5, transposed.0, &packed)), want);
+            assert_eq!(run(&|c| matmul(c, 1.0, 0.5, transposed.0, transposed.1)), want);
+            for i in 0..m {
+                let row = Mat::new(&a[i * k..(i + 1) * k], 1, k);
+                let mut c = start[i * n..(i + 1) * n].to_vec();
+                matmul(MatMut::new(&mut c, 1, n), 1.0, 0.5, row, bm);
+                assert!(c.iter().zip(&want[i * n..]).all(|(x, w)| x.to_bits() == *w));
+            }
+            for j in (0..n).step_by(7) {
+                let column = Mat::new(&bt[j * k..(j + 1) * k], 1, k).t();
+                let mut c: Vec<f32> = (0..m).map(|i| start[i * n + j]).collect();
+                matmul(MatMut::new(&mut c, m, 1), 1.0, 0.5, am, column);
+                assert!((0..m).all(|i| c[i].to_bits() == want[i * n + j]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_nan_stays_in_its_row_and_column() {
+        let (m, n, k) = (9, 21, 5);
+        let (mut a, mut b) = (drawn(1, m * k), drawn(2, k * n));
+        (a[3 * k + 1], b[2 * n + 20]) = (f64::NAN, f64::INFINITY);
+        let mut c = vec![0.0; m * n];
+        matmul(MatMut::new(&mut c, m, n), 0.0, 1.0, Mat::new(&a, m, k), Mat::new(&b, k, n));
+        for (at, x) in c.iter().enumerate() {
+            assert_eq!(x.is_finite(), at / n != 3 && at % n != 20, "{at}");
         }
     }
 

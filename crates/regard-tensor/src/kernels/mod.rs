@@ -2,4 +2,8 @@
 
 pub mod elementwise;
 pub mod matmul;
+pub mod product;
+#[cfg(target_arch = "x86_64")]
+mod product_x86;
 pub mod reduce;
+pub mod transpose;

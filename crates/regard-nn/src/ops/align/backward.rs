@@ -5,7 +5,6 @@ use std::ops::Range;
 use rayon::prelude::*;
 use regard_attn::position::{Gaussian, Position};
 use regard_attn::score::{Additive, BlockMut, Score};
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::dot;
 use regard_tensor::{Real, parallel, simd};
 
@@ -25,7 +24,6 @@ impl<T: Real> Arrays<T> {
         before: Before<'_, T>,
     ) {
         let (n, d_k, d_v, d_p) = (rows.len(), self.d_k(), self.d_v(), self.d_p());
-        let d_q = d_states.len().checked_div(n).unwrap_or(0);
         let aware = self.location.is_some();
         // Rows of one item follow each other: each item's are one piece of work.
         let mut pieces: Vec<Piece<'_, T>> = Vec::new();
@@ -116,13 +114,10 @@ impl<T: Real> Arrays<T> {
             add(&mut sums.project, &project);
         }
 
-        let dq = Mat::new(&sums.q.data()[rows.start * d_k..rows.end * d_k], n, d_k);
+        let dq = &sums.q.data()[rows.start * d_k..rows.end * d_k];
         match &self.query {
-            Some(w) => {
-                let w = Mat::new(w.data(), d_k, d_q);
-                matmul(MatMut::new(&mut *d_states, n, d_q), 1.0, 1.0, dq, w);
-            }
-            None => add(d_states, &sums.q.data()[rows.start * d_k..rows.end * d_k]),
+            Some(w) => w.back(d_states, 1.0, dq, n),
+            None => add(d_states, dq),
         }
         if let Some((w, v)) = &self.centre {
             let dz = &mut sums.hidden.data_mut()[rows.start * d_p..rows.end * d_p];
@@ -141,8 +136,7 @@ impl<T: Real> Arrays<T> {
                     *dz = du * *v * (T::ONE - *m * *m);
                 }
             }
-            let (dz, w) = (Mat::new(dz, n, d_p), Mat::new(w.data(), d_p, d_q));
-            matmul(MatMut::new(d_states, n, d_q), 1.0, 1.0, dz, w);
+            w.back(d_states, 1.0, dz, n);
         }
     }
 

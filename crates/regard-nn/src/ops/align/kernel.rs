@@ -12,12 +12,12 @@ use regard_attn::call::{At, Span};
 use regard_attn::position::{Gaussian, Position};
 use regard_attn::scope::{Full, PredictedCentre, Scope, Window};
 use regard_attn::score::{Additive, Block, Score};
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::dot;
 use regard_tensor::{Real, Tensor, parallel, simd};
 
 use super::conv;
 use super::{AlignScope, AlignSpec};
+use crate::ops::recurrent::Matrix;
 use crate::{Ragged, Tape};
 
 /// The arrays of a call.
@@ -26,9 +26,9 @@ pub(crate) struct Arrays<T: Real> {
     pub(super) keys: Tensor<T>,
     pub(super) values: Tensor<T>,
     pub(super) v_a: Option<Tensor<T>>,
-    pub(super) query: Option<Tensor<T>>,
+    pub(super) query: Option<Matrix<T>>,
     /// W_p and v_p.
-    pub(super) centre: Option<(Tensor<T>, Tensor<T>)>,
+    pub(super) centre: Option<(Matrix<T>, Tensor<T>)>,
     /// F and U.
     pub(super) location: Option<(Tensor<T>, Tensor<T>)>,
 }
@@ -86,9 +86,9 @@ impl<T: Real> Arrays<T> {
             keys: value(spec.keys),
             values: value(spec.values),
             v_a: spec.v_a.map(value),
-            query: spec.query.map(value),
+            query: spec.query.map(|w| Matrix::new(value(w))),
             centre: match spec.scope {
-                AlignScope::LocalP { w_p, v_p, .. } => Some((value(w_p), value(v_p))),
+                AlignScope::LocalP { w_p, v_p, .. } => Some((Matrix::new(value(w_p)), value(v_p))),
                 _ => None,
             },
             location: spec.location.map(|(f, u)| (value(f), value(u))),
@@ -105,7 +105,7 @@ impl<T: Real> Arrays<T> {
     }
 
     pub(super) fn d_p(&self) -> usize {
-        self.centre.as_ref().map_or(0, |(w, _)| w.dim(0))
+        self.centre.as_ref().map_or(0, |(w, _)| w.rows())
     }
 
     pub(super) fn sources(&self) -> &Ragged {
@@ -200,19 +200,14 @@ impl<T: Real> Arrays<T> {
         before: Before<'_, T>,
     ) {
         let (n, d_k, d_v, d_p) = (rows.len(), self.d_k(), self.d_v(), self.d_p());
-        let d_q = states.len().checked_div(n).unwrap_or(0);
-        let h = Mat::new(states, n, d_q);
         let q = &mut kept.q.data_mut()[rows.start * d_k..rows.end * d_k];
         match &self.query {
-            Some(w) => {
-                matmul(MatMut::new(q, n, d_k), 0.0, 1.0, h, Mat::new(w.data(), d_k, d_q).t());
-            }
+            Some(w) => w.times(q, 0.0, states, n),
             None => q.copy_from_slice(states),
         }
         if let Some((w, v)) = &self.centre {
             let hidden = &mut kept.hidden.data_mut()[rows.start * d_p..rows.end * d_p];
-            let out = MatMut::new(hidden, n, d_p);
-            matmul(out, 0.0, 1.0, h, Mat::new(w.data(), d_p, d_q).t());
+            w.times(hidden, 0.0, states, n);
             for (m, row) in hidden.chunks_exact_mut(d_p).zip(rows.clone()) {
                 for x in m.iter_mut() {
                     *x = x.tanh();

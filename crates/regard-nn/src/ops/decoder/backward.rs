@@ -5,7 +5,7 @@ use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, Tensor};
 
 use super::Order;
-use super::layer::{add, back, drop_out, rows_of};
+use super::layer::{add, drop_out, rows_of};
 use super::run::Decoder;
 use crate::layers::StateVars;
 use crate::ops::align::{Before, add_sums};
@@ -25,7 +25,7 @@ impl<T: Real> Decoder<T> {
         let wide = self.kind.gates() * h;
         let (top, total) = (self.layers.len() - 1, self.context.rows());
         let widest = self.steps.widest();
-        let d_fed = self.combine.as_ref().map_or(0, |w| w.dim(0));
+        let d_fed = self.combine.as_ref().map_or(0, |(w, _)| w.rows());
         let mut sums = self.arrays.sums(&self.kept);
         // Gradients of the arguments of the gates, by their input and by their recurrent part.
         let mut by_input: Vec<Tensor<T>> =
@@ -55,7 +55,7 @@ impl<T: Real> Decoder<T> {
             let sources = &self.steps.source[rows.clone()];
             d_below.fill(T::ZERO);
             if self.order == Order::UpdateFirst {
-                if let Some(w) = &self.combine {
+                if let Some((by_state, by_context)) = &self.combine {
                     let dz = &mut d_combine.data_mut()[from * d_fed..(from + n) * d_fed];
                     let fed = rows_of(&self.fed, from, n);
                     for (r, source) in sources.iter().enumerate() {
@@ -65,11 +65,8 @@ impl<T: Real> Decoder<T> {
                             *dz = (*dy + *late) * (T::ONE - *y * *y);
                         }
                     }
-                    let dz = Mat::new(&*dz, n, d_fed);
-                    let part =
-                        |first, width| Mat::strided(&w.data()[first..], d_fed, width, h + d_v);
-                    matmul(MatMut::new(&mut *d_below, n, h), 0.0, 1.0, dz, part(0, h));
-                    matmul(MatMut::new(&mut *d_context, n, d_v), 0.0, 1.0, dz, part(h, d_v));
+                    by_state.back(d_below, 0.0, dz, n);
+                    by_context.back(d_context, 0.0, dz, n);
                 } else {
                     for (r, source) in sources.iter().enumerate() {
                         let dy = dy.row(*source as usize);
@@ -94,7 +91,7 @@ impl<T: Real> Decoder<T> {
                 if l > 0
                     && let Some((w, _)) = &layer.w_in
                 {
-                    back(d_below, 0.0, dx, n, w);
+                    w.back(d_below, 0.0, dx, n);
                     drop_out(self.dropout, l, from * h, d_below);
                 }
             }
@@ -102,7 +99,7 @@ impl<T: Real> Decoder<T> {
             match self.order {
                 Order::UpdateFirst => {
                     if let Some(w) = &self.w_feed {
-                        back(&mut carry_feed[..n * d_fed], 0.0, dx, n, w);
+                        w.back(&mut carry_feed[..n * d_fed], 0.0, dx, n);
                     }
                 }
                 Order::AttendFirst => {
@@ -113,7 +110,7 @@ impl<T: Real> Decoder<T> {
                         d_context[r * d_v..(r + 1) * d_v].copy_from_slice(&dy[h..d_read]);
                     }
                     if let Some(w) = &self.w_feed {
-                        back(d_context, 1.0, dx, n, w);
+                        w.back(d_context, 1.0, dx, n);
                     }
                     self.arrays.backward(&self.kept, rows, d_context, dh, &mut sums, looked);
                 }

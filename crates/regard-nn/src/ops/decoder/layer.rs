@@ -1,17 +1,16 @@
 //! One layer of a decoder: a step of its cell over the rows that still run, and the way back.
 
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::{Key, Real, Tensor, simd};
 
 use super::DecoderLayer;
-use crate::ops::recurrent::Cell;
+use crate::ops::recurrent::{Cell, Matrix};
 use crate::ops::{gru, lstm};
 
 /// One layer's arrays; what backward needs in step-major order.
 pub(super) struct Layer<T: Real> {
     pub(super) vars: DecoderLayer,
-    pub(super) w_in: Option<(Tensor<T>, Tensor<T>)>,
-    pub(super) w_hh: Tensor<T>,
+    pub(super) w_in: Option<(Matrix<T>, Tensor<T>)>,
+    pub(super) w_hh: Matrix<T>,
     pub(super) b_hh: Option<Tensor<T>>,
     /// h and c before the first step.
     pub(super) first: (Tensor<T>, Option<Tensor<T>>),
@@ -26,20 +25,6 @@ pub(super) struct Layer<T: Real> {
 pub(super) fn rows_of<T: Real>(t: &Tensor<T>, from: usize, rows: usize) -> &[T] {
     let d = t.cols();
     &t.data()[from * d..(from + rows) * d]
-}
-
-/// `out ← β·out + x Wᵀ`
-pub(super) fn times<T: Real>(out: &mut [T], beta: f64, x: &[T], n: usize, w: &Tensor<T>) {
-    let (d_out, d_in) = (w.dim(0), w.dim(1));
-    let w = Mat::new(w.data(), d_out, d_in).t();
-    matmul(MatMut::new(out, n, d_out), beta, 1.0, Mat::new(x, n, d_in), w);
-}
-
-/// `out ← β·out + dz W`
-pub(super) fn back<T: Real>(out: &mut [T], beta: f64, dz: &[T], n: usize, w: &Tensor<T>) {
-    let (d_out, d_in) = (w.dim(0), w.dim(1));
-    let w = Mat::new(w.data(), d_out, d_in);
-    matmul(MatMut::new(out, n, d_in), beta, 1.0, Mat::new(dz, n, d_out), w);
 }
 
 pub(super) fn fill_rows<T: Real>(out: &mut [T], row: &[T]) {
@@ -81,7 +66,7 @@ impl<T: Real> Layer<T> {
         let gates = &mut self.gates.data_mut()[from * 4 * h..(from + n) * 4 * h];
         match kind {
             Cell::Lstm => {
-                times(argument, 1.0, old, n, &self.w_hh);
+                self.w_hh.times(argument, 1.0, old, n);
                 gates.copy_from_slice(argument);
                 let (done, cell) = self.cell.data_mut().split_at_mut(from * h);
                 let first = self.first.1.as_ref().map_or(&[][..], |c| c.data());
@@ -103,7 +88,7 @@ impl<T: Real> Layer<T> {
                     Some(b) => fill_rows(recurrent, b.data()),
                     None => recurrent.fill(T::ZERO),
                 }
-                times(recurrent, 1.0, old, n, &self.w_hh);
+                self.w_hh.times(recurrent, 1.0, old, n);
                 let (argument, recurrent) = (&*argument, &*recurrent);
                 simd::vectorise(
                     #[inline(always)]
@@ -151,7 +136,7 @@ impl<T: Real> Layer<T> {
                         }
                     },
                 );
-                back(dh, 0.0, dx, n, &self.w_hh);
+                self.w_hh.back(dh, 0.0, dx, n);
             }
             Cell::Gru => {
                 let old =
@@ -168,7 +153,7 @@ impl<T: Real> Layer<T> {
                         }
                     },
                 );
-                back(dh, 1.0, du, n, &self.w_hh);
+                self.w_hh.back(dh, 1.0, du, n);
             }
         }
     }

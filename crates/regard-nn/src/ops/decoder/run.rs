@@ -1,12 +1,11 @@
 //! A decoder's steps, one after another.
 
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::{Key, Real, Tensor, simd};
 
 use super::Order;
-use super::layer::{Layer, drop_out, fill_rows, rows_of, times};
+use super::layer::{Layer, drop_out, fill_rows, rows_of};
 use crate::ops::align::{Arrays, Before, Kept};
-use crate::ops::recurrent::{Cell, Steps};
+use crate::ops::recurrent::{Cell, Matrix, Steps};
 
 pub(super) struct Decoder<T: Real> {
     pub(super) kind: Cell,
@@ -14,8 +13,9 @@ pub(super) struct Decoder<T: Real> {
     pub(super) h: usize,
     pub(super) steps: Steps,
     pub(super) layers: Vec<Layer<T>>,
-    pub(super) w_feed: Option<Tensor<T>>,
-    pub(super) combine: Option<Tensor<T>>,
+    pub(super) w_feed: Option<Matrix<T>>,
+    /// The parts of W_c that meet the state and the context.
+    pub(super) combine: Option<(Matrix<T>, Matrix<T>)>,
     pub(super) arrays: Arrays<T>,
     pub(super) kept: Kept<T>,
     pub(super) context: Tensor<T>,
@@ -62,7 +62,7 @@ impl<T: Real> Decoder<T> {
                 let context = &mut self.context.data_mut()[from * d_v..(from + n) * d_v];
                 self.arrays.forward(&mut self.kept, from..from + n, asks, context, looked);
                 if let Some(w) = &self.w_feed {
-                    times(argument, 1.0, context, n, w);
+                    w.times(argument, 1.0, context, n);
                 }
             } else if let Some(w) = &self.w_feed {
                 let feed = match (t, &self.first_feed) {
@@ -71,7 +71,7 @@ impl<T: Real> Decoder<T> {
                     _ => Some(rows_of(&self.fed, before, n)),
                 };
                 if let Some(feed) = feed {
-                    times(argument, 1.0, feed, n, w);
+                    w.times(argument, 1.0, feed, n);
                 }
             }
             for l in 0..=top {
@@ -83,7 +83,7 @@ impl<T: Real> Decoder<T> {
                     drop_out(self.dropout, l, from * h, input);
                     if let Some((w, b)) = &layer.w_in {
                         fill_rows(argument, b.data());
-                        times(argument, 1.0, input, n, w);
+                        w.times(argument, 1.0, input, n);
                     }
                 }
                 let recurrent = &mut recurrent[..n * wide];
@@ -93,15 +93,12 @@ impl<T: Real> Decoder<T> {
                 let context = &mut self.context.data_mut()[from * d_v..(from + n) * d_v];
                 let asks = rows_of(&self.layers[top].hidden, from, n);
                 self.arrays.forward(&mut self.kept, from..from + n, asks, context, looked);
-                if let Some(w) = &self.combine {
-                    let d = w.dim(0);
+                if let Some((by_state, by_context)) = &self.combine {
+                    let d = by_state.rows();
                     let fed = &mut self.fed.data_mut()[from * d..(from + n) * d];
                     // W_c [s; c] without putting the two side by side.
-                    for (beta, x, first, width) in [(0.0, asks, 0, h), (1.0, &*context, h, d_v)] {
-                        let w = Mat::strided(&w.data()[first..], d, width, h + d_v).t();
-                        let x = Mat::new(x, n, width);
-                        matmul(MatMut::new(&mut *fed, n, d), beta, 1.0, x, w);
-                    }
+                    by_state.times(fed, 0.0, asks, n);
+                    by_context.times(fed, 1.0, context, n);
                     simd::vectorise(
                         #[inline(always)]
                         move || fed.iter_mut().for_each(|x| *x = x.tanh()),

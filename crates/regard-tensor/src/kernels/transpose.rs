@@ -1,21 +1,26 @@
 //! A panel of sixteen rows, transposed.
 
-use regard_tensor::{Real, simd};
+use crate::{Real, simd};
 
 use super::product::COLUMNS;
 
 /// `out[c·16 + l] = rows[l][c]` for sixteen rows of one width.
-pub(crate) fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
+pub fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
     let width = out.len() / COLUMNS;
     #[cfg(target_arch = "x86_64")]
-    if simd::level() == simd::Level::Avx512
-        && std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
+        && simd::level() != simd::Level::Plain
     {
         assert!(rows.iter().all(|row| row.len() >= width), "rows of one width");
-        let rows = rows.map(|row| row.as_ptr().cast::<f32>());
-        // SAFETY: T is f32 and the processor has AVX-512; each row has `width` elements and `out` sixteen
-        // times as many.
-        unsafe { avx512::sixteen(rows, width, out.as_mut_ptr().cast()) };
+        let (rows, out) = (rows.map(|row| row.as_ptr().cast::<f32>()), out.as_mut_ptr().cast());
+        // SAFETY: T is f32 and the processor has what the level says; each row has `width` elements and `out`
+        // sixteen times as many.
+        unsafe {
+            match simd::level() {
+                simd::Level::Avx512 => avx512::sixteen(rows, width, out),
+                _ => avx2::sixteen(rows, width, out),
+            }
+        }
         return;
     }
     let rows = rows.map(|row| &row[..width]);
@@ -29,6 +34,68 @@ pub(crate) fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
             }
         },
     );
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+
+    /// # Safety
+    /// AVX2 is there; `rows` are readable for `width` elements, `out` is writable for 16·`width`.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn sixteen(rows: [*const f32; 16], width: usize, out: *mut f32) {
+        let whole = width / 8 * 8;
+        // SAFETY: the caller's promise; a square begins at most 8 columns before `whole`.
+        unsafe {
+            for c in (0..whole).step_by(8) {
+                let at = rows.map(|row| row.add(c));
+                let [low, high] = [0, 8].map(|l| std::array::from_fn(|n| at[l + n]));
+                square(low, out.add(c * 16));
+                square(high, out.add(c * 16 + 8));
+            }
+            for c in whole..width {
+                for (l, row) in rows.iter().enumerate() {
+                    *out.add(c * 16 + l) = *row.add(c);
+                }
+            }
+        }
+    }
+
+    /// A square of 8 × 8, of which the columns go to places 16 elements apart: pairs of numbers, then of
+    /// pairs, within each half of a register; then the halves.
+    ///
+    /// # Safety
+    /// As [`sixteen`], for 8 elements of each row and 120 of `out`.
+    #[target_feature(enable = "avx2")]
+    unsafe fn square(rows: [*const f32; 8], out: *mut f32) {
+        // SAFETY: the caller's promise.
+        let r: [__m256; 8] = rows.map(|row| unsafe { _mm256_loadu_ps(row) });
+        let mut t = r;
+        for n in 0..4 {
+            t[2 * n] = _mm256_unpacklo_ps(r[2 * n], r[2 * n + 1]);
+            t[2 * n + 1] = _mm256_unpackhi_ps(r[2 * n], r[2 * n + 1]);
+        }
+        // u[4·n + m], in half k: column 4·k + m of rows 4·n to 4·n + 3.
+        let mut u = t;
+        for n in 0..2 {
+            let (a, b, c, d) = (t[4 * n], t[4 * n + 1], t[4 * n + 2], t[4 * n + 3]);
+            u[4 * n] = _mm256_shuffle_ps::<0x44>(a, c);
+            u[4 * n + 1] = _mm256_shuffle_ps::<0xee>(a, c);
+            u[4 * n + 2] = _mm256_shuffle_ps::<0x44>(b, d);
+            u[4 * n + 3] = _mm256_shuffle_ps::<0xee>(b, d);
+        }
+        for m in 0..4 {
+            let (a, b) = (u[m], u[4 + m]);
+            // SAFETY: the caller's promise: columns m and 4 + m of the square.
+            unsafe {
+                _mm256_storeu_ps(out.add(m * 16), _mm256_permute2f128_ps::<0x20>(a, b));
+                _mm256_storeu_ps(out.add((4 + m) * 16), _mm256_permute2f128_ps::<0x31>(a, b));
+            }
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
