@@ -100,6 +100,14 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Minutes from the command line.
+pub(crate) fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if minutes >= 0.0 && minutes.is_finite() => Ok(minutes),
+        _ => Err("a number of minutes is needed, such as 20 or 0.5; 0 for no limit".into()),
+    }
+}
+
 /// A path from the command line; `None` where standard input or output is meant by `-` or nothing.
 pub(crate) fn file(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| path.as_os_str() != "-")

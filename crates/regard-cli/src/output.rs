@@ -49,6 +49,22 @@ pub(crate) fn apart(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that what is written does not take the place of what is read.
+///
+/// # Errors
+/// Names the option and the file.
+pub(crate) fn not_input(inputs: &[Option<&Path>], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+    let real = |path: &Path| fs::canonicalize(path).ok().filter(|path| path.is_file());
+    for (flag, output) in outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))) {
+        let Some(place) = real(output) else { continue };
+        if inputs.iter().flatten().any(|input| real(input).as_ref() == Some(&place)) {
+            let fault = Fault::new(format!("{flag} names the input, {}", output.display()));
+            return Err(fault.hint("give the result a file of its own").into());
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file whole and says so.
 ///
 /// # Errors

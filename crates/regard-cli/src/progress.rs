@@ -9,7 +9,7 @@ use regard::tasks::training::Observer;
 use serde_json::json;
 
 use crate::output::{print_json, tell};
-use crate::text::{duration, figure, number, unit};
+use crate::text::{count, duration, figure, number, unit};
 
 /// Steps between two plain lines.
 const LINE_EVERY: u64 = 200;
@@ -99,7 +99,8 @@ impl Observer for Progress<'_> {
             return;
         }
         let from = if done == 0 { String::new() } else { format!(", going on at step {done}") };
-        self.say(&format!("{model}: {n_parameters} parameters, {total} steps{from}"));
+        let total_steps = count(total, "step");
+        self.say(&format!("{model}: {n_parameters} parameters, {total_steps}{from}"));
         let bar = ProgressBar::new(total).with_position(done);
         if !bar.is_hidden() {
             let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");

@@ -3,7 +3,8 @@
 //! Training allocates the same sizes at every step; taking them fresh from the system costs
 //! page faults that rival the arithmetic. A [`Buffer`] is taken from a process-wide pool, by
 //! size class, and returned to it on drop. Memory is zeroed when it first comes from the
-//! system, so what a recycled buffer holds is arbitrary but always initialised.
+//! system, so what a recycled buffer holds is arbitrary but always initialised. Blocks that nobody asks for any more go
+//! back to the system when the pool has become a quarter larger than what was ever in use at once.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
@@ -28,17 +29,78 @@ impl Element for f32 {}
 impl Element for f64 {}
 impl Element for u32 {}
 
-type FreeList = HashMap<usize, Vec<Block>>;
+/// How much more than was ever in use at once the pool may hold, idle blocks included: batches of different
+/// sizes need blocks of different classes, and those of one are no use to another.
+const SPARE: (usize, usize) = (5, 4);
+/// Idle memory that is never worth giving back.
+const KEPT: usize = 32 << 20;
+
+/// Idle blocks of one size class, and when one was last asked for.
+#[derive(Default)]
+struct Class {
+    idle: Vec<Block>,
+    asked: u64,
+}
+
+/// What is idle, by size class, and how much there is.
+#[derive(Default)]
+struct Pool {
+    classes: HashMap<usize, Class>,
+    idle: usize,
+    used: usize,
+    most_used: usize,
+    requests: u64,
+}
+
+impl Pool {
+    /// A block of a class, if one is idle. Else some idle blocks of other classes, those longest not asked for,
+    /// are given back to the system where the pool would become too large.
+    fn take(&mut self, class: usize) -> Option<Block> {
+        self.requests += 1;
+        self.used += class;
+        self.most_used = self.most_used.max(self.used);
+        let own = self.classes.entry(class).or_default();
+        own.asked = self.requests;
+        if let Some(block) = own.idle.pop() {
+            self.idle -= class;
+            return Some(block);
+        }
+        let limit = (self.most_used / SPARE.1 * SPARE.0).max(self.used + KEPT);
+        while self.idle > 0 && self.used + self.idle > limit {
+            let oldest = self.classes.iter_mut().filter(|(_, c)| !c.idle.is_empty());
+            let Some((class, oldest)) = oldest.min_by_key(|(_, c)| c.asked) else { break };
+            if let Some(block) = oldest.idle.pop() {
+                self.idle -= class;
+                block.free(*class);
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, class: usize, block: Block) {
+        self.used -= class;
+        self.idle += class;
+        self.classes.entry(class).or_default().idle.push(block);
+    }
+}
 
 /// A block of memory from the system; freed only by the pool.
 struct Block(NonNull<u8>);
 // SAFETY: a block is plain memory with one owner.
 unsafe impl Send for Block {}
 
-static POOL: LazyLock<Mutex<FreeList>> = LazyLock::new(|| Mutex::new(HashMap::new()));
+impl Block {
+    /// Gives the block back to the system.
+    fn free(self, class: usize) {
+        // SAFETY: the block was allocated in `Buffer::stale` with this class and alignment.
+        unsafe { dealloc(self.0.as_ptr(), layout(class)) };
+    }
+}
+
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(|| Mutex::new(Pool::default()));
 static FROM_SYSTEM: AtomicUsize = AtomicUsize::new(0);
 
-fn pool() -> std::sync::MutexGuard<'static, FreeList> {
+fn pool() -> std::sync::MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -58,12 +120,11 @@ pub fn blocks_from_system() -> usize {
 
 /// Gives every idle block back to the system.
 pub fn trim_pool() {
-    for (class, blocks) in pool().drain() {
-        for block in blocks {
-            // SAFETY: the block was allocated in `Buffer::stale` with this class and alignment.
-            unsafe { dealloc(block.0.as_ptr(), layout(class)) };
-        }
+    let mut pool = pool();
+    for (class, blocks) in &mut pool.classes {
+        blocks.idle.drain(..).for_each(|block| block.free(*class));
     }
+    pool.idle = 0;
 }
 
 fn layout(class: usize) -> Layout {
@@ -87,7 +148,7 @@ impl<T: Element> Buffer<T> {
     /// A buffer whose contents are arbitrary values left by an earlier use.
     pub fn stale(len: usize) -> Self {
         let class = size_class(len * size_of::<T>());
-        let recycled = pool().get_mut(&class).and_then(Vec::pop);
+        let recycled = pool().take(class);
         let block = recycled.unwrap_or_else(|| {
             FROM_SYSTEM.fetch_add(1, Ordering::Relaxed);
             // SAFETY: a size class is never zero.
@@ -116,7 +177,7 @@ impl<T: Element> Buffer<T> {
 
 impl<T: Element> Drop for Buffer<T> {
     fn drop(&mut self) {
-        pool().entry(self.class).or_default().push(Block(self.ptr.cast()));
+        pool().put(self.class, Block(self.ptr.cast()));
     }
 }
 
@@ -151,6 +212,33 @@ mod tests {
             let class = size_class(bytes);
             assert!(class >= bytes && class.is_multiple_of(ALIGNMENT));
             assert!(bytes < 512 || class <= bytes + bytes / 4);
+        }
+    }
+
+    #[test]
+    fn idle_blocks_of_other_sizes_are_given_back() {
+        let mut pool = Pool::default();
+        let fresh = |class: usize| {
+            // SAFETY: a size class is never zero.
+            Block(NonNull::new(unsafe { alloc_zeroed(layout(class)) }).expect("some memory"))
+        };
+        let size = |n: usize| size_class((KEPT / 4) + n * (KEPT / 8));
+        for n in 0..40 {
+            // One block in use at a time, of ever other sizes.
+            let class = size(n);
+            let block = pool.take(class).unwrap_or_else(|| fresh(class));
+            assert_eq!(pool.used, class);
+            assert!(pool.used + pool.idle <= (pool.most_used * 5 / 4).max(pool.used + KEPT));
+            pool.put(class, block);
+        }
+        // Blocks that are asked for again and again stay.
+        let class = size(39);
+        for _ in 0..3 {
+            let block = pool.take(class).expect("the last one is still there");
+            pool.put(class, block);
+        }
+        for (class, blocks) in &mut pool.classes {
+            blocks.idle.drain(..).for_each(|block| block.free(*class));
         }
     }
 

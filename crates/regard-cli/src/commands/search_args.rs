@@ -1,9 +1,14 @@
 //! How a translator searches: flags that several commands share.
 
+use anyhow::Result;
 use clap::Args;
 use regard::nn::models::translation::decode::LengthPenalty;
 use regard::tasks::translate::{LoadedTranslator, TranslateOptions};
 
+use crate::fault::Fault;
+
+/// Most tokens that a translation can be asked for.
+const LONGEST: i64 = 100_000;
 /// Beam of a search, unless it is set or the vocabulary is smaller.
 const BEAM: usize = 5;
 
@@ -25,11 +30,11 @@ pub(super) struct SearchArgs {
     coverage_penalty: Option<f64>,
 
     /// Fewest tokens of a translation [default: 0]
-    #[arg(long, value_name = "N")]
-    min_length: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=LONGEST))]
+    min_length: Option<u32>,
 
     /// Most tokens of a translation [default: its source's and 10 to 100 more]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LONGEST))]
     max_length: Option<u32>,
 
     /// No run of N tokens twice in a translation
@@ -58,22 +63,31 @@ impl SearchArgs {
     }
 
     /// The search for a model.
-    pub(super) fn options(&self, model: &LoadedTranslator) -> TranslateOptions {
-        TranslateOptions {
+    ///
+    /// # Errors
+    /// The lengths leave no room.
+    pub(super) fn options(&self, model: &LoadedTranslator) -> Result<TranslateOptions> {
+        if let (Some(least), Some(most)) = (self.min_length, self.max_length)
+            && least > most
+        {
+            let fault = Fault::new(format!("--min-length {least} is above --max-length {most}"));
+            return Err(fault.hint("a translation needs a length between the two").into());
+        }
+        Ok(TranslateOptions {
             beam: self.beam.unwrap_or_else(|| BEAM.min(model.lexicon.target().len())),
             n_best: 1,
             length_penalty: self.length_penalty.unwrap_or(LengthPenalty::Gnmt(0.6)),
             coverage_penalty: self.coverage_penalty.unwrap_or(0.0),
-            min_length: self.min_length.unwrap_or(0),
+            min_length: self.min_length.map_or(0, |n| n as usize),
             max_length: self.max_length.map_or(0, |n| n as usize),
             no_repeat: self.no_repeat.unwrap_or(0),
             replace_unknown: self.replace_unknown,
             alignments: false,
-        }
+        })
     }
 }
 
-fn length_penalty(text: &str) -> Result<LengthPenalty, String> {
+fn length_penalty(text: &str) -> std::result::Result<LengthPenalty, String> {
     let fault = || format!("{text:?} is none of gnmt:A, average:A, none or a number");
     let (form, alpha) = match text.split_once(':') {
         _ if text == "none" => return Ok(LengthPenalty::None),

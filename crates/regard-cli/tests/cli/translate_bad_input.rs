@@ -95,6 +95,9 @@ fn beams_and_penalties_out_of_range() {
         ("--length-penalty wu:1", "is none of gnmt:A"),
         ("--alignments {}/x", "model `seq2seq` has no attention"),
         ("--max-length 0", "0 is not in 1.."),
+        ("--max-length 4000000000", "is not in 1..=100000"),
+        ("--min-length 9 --max-length 3", "--min-length 9 is above --max-length 3"),
+        ("--alignments -", "--alignments needs a file"),
         ("--labels", "unexpected argument '--labels'"),
         ("--format text", "--format has no meaning for a translator"),
     ] {
@@ -103,6 +106,12 @@ fn beams_and_penalties_out_of_range() {
         let err = done.fails();
         assert!(err.contains(message), "{flags}: {err}");
     }
+    let input = fs::read(folder.path().join("dev.de")).unwrap();
+    for flags in ["{}/dev.de -o {}/dev.de", "{}/train.de --given {}/dev.de -o {}/./dev.de"] {
+        let err = run(folder.path(), &format!("predict {{}}/run {flags}")).fails();
+        assert!(err.contains("--output names the input"), "{flags}: {err}");
+    }
+    assert_eq!(fs::read(folder.path().join("dev.de")).unwrap(), input);
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --beam 0").fails();
     assert!(err.contains("`beam` must be at least 1"), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/train.en").fails();
@@ -233,4 +242,29 @@ fn what_cannot_be_looked_at() {
         assert!(err.contains(message), "{arguments:?}: {err}");
         assert!(!folder.path().join("no.html").exists());
     }
+}
+
+#[test]
+fn minutes_are_a_number() {
+    let folder = parallel();
+    for minutes in ["nan", "inf", "x"] {
+        for line in [
+            "train translate --train {}/train.de {}/train.en --out {}/new-run",
+            "demo reversal --data {}/strings",
+        ] {
+            let err = run(folder.path(), &format!("{line} --minutes {minutes}")).fails();
+            assert!(err.contains("a number of minutes is needed"), "{line}: {err}");
+        }
+    }
+}
+
+#[test]
+fn strings_of_the_reversal_are_not_written_over() {
+    let folder = parallel();
+    let line = "demo reversal --data {}/strings --strings 20";
+    run(folder.path(), line).ok();
+    let first = fs::read(folder.path().join("strings/train.src")).unwrap();
+    let err = run(folder.path(), &format!("{line} --seed 2")).fails();
+    assert!(err.contains("holds strings already") && err.contains("hint:"), "{err}");
+    assert_eq!(fs::read(folder.path().join("strings/train.src")).unwrap(), first);
 }

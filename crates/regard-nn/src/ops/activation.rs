@@ -40,29 +40,55 @@ pub(crate) fn gelu_slope<T: Real>(x: T) -> T {
     cdf + x * pdf
 }
 
+/// A loop that is compiled where it stands: an iterator's `for_each` may become a function of its own, compiled for
+/// the plain level.
+#[inline(always)]
+fn for_all<T: Real>(z: &mut [T], f: impl Fn(T) -> T) {
+    for x in z {
+        *x = f(*x);
+    }
+}
+
 /// Applies an activation to a slice, in place.
 #[inline(always)]
 pub(crate) fn apply<T: Real>(activation: Activation, z: &mut [T]) {
     match activation {
         Activation::None => {}
-        Activation::Relu => z.iter_mut().for_each(|x| *x = x.max(T::ZERO)),
-        Activation::Gelu => z.iter_mut().for_each(|x| *x = gelu(*x)),
-        Activation::Tanh => z.iter_mut().for_each(|x| *x = x.tanh()),
-        Activation::Sigmoid => z.iter_mut().for_each(|x| *x = x.sigmoid()),
+        Activation::Relu => for_all(z, |x| x.max(T::ZERO)),
+        Activation::Gelu => for_all(z, |x| gelu(x)),
+        Activation::Tanh => for_all(z, T::tanh),
+        Activation::Sigmoid => for_all(z, T::sigmoid),
     }
 }
 
-/// Multiplies `g` by the activation's slope. `saved` holds what [`saves_input`] says: the
-/// argument z for GELU, the result for the others (relu: y > 0; tanh: 1 − y²; σ: y(1 − y)).
+/// `out = g ∘ act'`. `saved` holds what [`saves_input`] says: the argument z for GELU, the result for the others (relu:
+/// y > 0; tanh: 1 − y²; σ: y(1 − y)).
 #[inline(always)]
-pub(crate) fn slope<T: Real>(activation: Activation, g: &mut [T], saved: &[T]) {
-    let pairs = g.iter_mut().zip(saved);
+pub(crate) fn slope<T: Real>(activation: Activation, g: &[T], saved: &[T], out: &mut [T]) {
+    let n = out.len();
+    let (g, saved) = (&g[..n], &saved[..n]);
     match activation {
-        Activation::None => {}
-        Activation::Relu => pairs.for_each(|(g, y)| *g = if *y > T::ZERO { *g } else { T::ZERO }),
-        Activation::Gelu => pairs.for_each(|(g, z)| *g *= gelu_slope(*z)),
-        Activation::Tanh => pairs.for_each(|(g, y)| *g *= T::ONE - *y * *y),
-        Activation::Sigmoid => pairs.for_each(|(g, y)| *g *= *y * (T::ONE - *y)),
+        Activation::None => out.copy_from_slice(g),
+        Activation::Relu => {
+            for i in 0..n {
+                out[i] = if saved[i] > T::ZERO { g[i] } else { T::ZERO };
+            }
+        }
+        Activation::Gelu => {
+            for i in 0..n {
+                out[i] = g[i] * gelu_slope(saved[i]);
+            }
+        }
+        Activation::Tanh => {
+            for i in 0..n {
+                out[i] = g[i] * (T::ONE - saved[i] * saved[i]);
+            }
+        }
+        Activation::Sigmoid => {
+            for i in 0..n {
+                out[i] = g[i] * saved[i] * (T::ONE - saved[i]);
+            }
+        }
     }
 }
 

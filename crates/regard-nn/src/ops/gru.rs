@@ -32,15 +32,27 @@ pub(super) fn cell_forward<T: Real>(
     let (z, rest) = rest.split_at_mut(h);
     let (n, un) = rest.split_at_mut(h);
     let (n, un, xw, hw) = (&mut n[..h], &mut un[..h], &xw[..3 * h], &hw[..3 * h]);
-    (0..h).for_each(|j| r[j] = (xw[j] + hw[j]).sigmoid());
-    (0..h).for_each(|j| z[j] = (xw[h + j] + hw[h + j]).sigmoid());
+    for j in 0..h {
+        r[j] = (xw[j] + hw[j]).sigmoid();
+    }
+    for j in 0..h {
+        z[j] = (xw[h + j] + hw[h + j]).sigmoid();
+    }
     un.copy_from_slice(&hw[2 * h..]);
-    (0..h).for_each(|j| n[j] = (xw[2 * h + j] + r[j] * un[j]).tanh());
+    for j in 0..h {
+        n[j] = (xw[2 * h + j] + r[j] * un[j]).tanh();
+    }
     match old {
-        None => (0..h).for_each(|j| y[j] = (T::ONE - z[j]) * n[j]),
+        None => {
+            for j in 0..h {
+                y[j] = (T::ONE - z[j]) * n[j];
+            }
+        }
         Some(old) => {
             let old = &old[..h];
-            (0..h).for_each(|j| y[j] = (T::ONE - z[j]) * n[j] + z[j] * old[j]);
+            for j in 0..h {
+                y[j] = (T::ONE - z[j]) * n[j] + z[j] * old[j];
+            }
         }
     }
 }
@@ -64,10 +76,16 @@ pub(super) fn cell_backward<T: Real>(
     let (dz, dn) = rest.split_at_mut(h);
     let (dz, dn, carry) = (&mut dz[..h], &mut dn[..h], &mut carry[..h]);
     match old {
-        None => (0..h).for_each(|j| dz[j] = -n[j]),
+        None => {
+            for j in 0..h {
+                dz[j] = -n[j];
+            }
+        }
         Some(old) => {
             let old = &old[..h];
-            (0..h).for_each(|j| dz[j] = old[j] - n[j]);
+            for j in 0..h {
+                dz[j] = old[j] - n[j];
+            }
         }
     }
     for j in 0..h {
@@ -81,7 +99,9 @@ pub(super) fn cell_backward<T: Real>(
     }
     du.copy_from_slice(dx);
     let dun = &mut du[2 * h..3 * h];
-    (0..h).for_each(|j| dun[j] *= r[j]);
+    for j in 0..h {
+        dun[j] *= r[j];
+    }
 }
 
 fn forward<T: Real>(

@@ -1,6 +1,6 @@
 //! Linear map with bias, activation and residual in one operator.
 
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul, matmul_then};
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
@@ -36,77 +36,59 @@ impl<T: Real> Tape<'_, T> {
         }
 
         let mut y = Tensor::stale(&[n, d_out]);
-        matmul(
-            MatMut::new(y.data_mut(), n, d_out),
-            0.0,
-            1.0,
-            Mat::new(xv.data(), n, d_in),
-            Mat::new(wv.data(), d_out, d_in).t(),
-        );
         // What backward needs beside y: z for GELU, act(z) where a residual hides it.
         let keeps = self.records()
             && activation != Activation::None
             && (saves_input(activation) || rv.is_some());
         let mut saved = if keeps { Tensor::stale(&[n, d_out]) } else { Tensor::stale(&[0, d_out]) };
-        let rows = parallel::rows_per_chunk(d_out);
-        let work = n * d_out * if activation == Activation::None { 2 } else { 20 };
-        if bv.is_some() || rv.is_some() || activation != Activation::None {
-            let bias = bv.as_ref().map(Tensor::data);
-            let residual = rv.as_ref().map(Tensor::data);
-            let step = rows * d_out;
-            let finish = |i: usize, y: &mut [T], mut saved: Option<&mut [T]>| {
-                simd::vectorise(
-                    #[inline(always)]
-                    move || {
-                        for (j, row) in y.chunks_exact_mut(d_out.max(1)).enumerate() {
-                            if let Some(bias) = bias {
-                                row.iter_mut().zip(bias).for_each(|(y, b)| *y += *b);
-                            }
-                            let place = j * d_out..(j + 1) * d_out;
-                            if saves_input(activation)
-                                && let Some(saved) = &mut saved
-                            {
-                                saved[place.clone()].copy_from_slice(row);
-                            }
-                            apply(activation, row);
-                            if !saves_input(activation)
-                                && let Some(saved) = &mut saved
-                            {
-                                saved[place.clone()].copy_from_slice(row);
-                            }
-                            if let Some(residual) = residual {
-                                let from = i * step + place.start;
-                                let r = &residual[from..from + d_out];
-                                row.iter_mut().zip(r).for_each(|(y, r)| *y += *r);
-                            }
+        let (bias, residual_rows) = (bv.as_ref().map(Tensor::data), rv.as_ref().map(Tensor::data));
+        let finish = |first: usize, y: &mut [T], saved: &mut [T]| {
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    for (j, row) in y.chunks_exact_mut(d_out).enumerate() {
+                        if let Some(bias) = bias {
+                            add(row, bias);
                         }
-                    },
-                );
-            };
-            if keeps {
-                let (y, saved) = (y.data_mut(), saved.data_mut());
-                parallel::chunks2(y, step, saved, step, work, |i, y, s| finish(i, y, Some(s)));
-            } else {
-                parallel::chunks(y.data_mut(), step, work, |i, y| finish(i, y, None));
-            }
-        }
+                        let place = j * d_out..(j + 1) * d_out;
+                        if keeps && saves_input(activation) {
+                            saved[place.clone()].copy_from_slice(row);
+                        }
+                        apply(activation, row);
+                        if keeps && !saves_input(activation) {
+                            saved[place.clone()].copy_from_slice(row);
+                        }
+                        if let Some(residual) = residual_rows {
+                            let from = first * d_out + place.start;
+                            add(row, &residual[from..from + d_out]);
+                        }
+                    }
+                },
+            );
+        };
+        let (x_mat, w_mat) = (Mat::new(xv.data(), n, d_in), Mat::new(wv.data(), d_out, d_in).t());
+        matmul_then(y.data_mut(), saved.data_mut(), x_mat, w_mat, finish);
         let saved = if keeps { saved } else { y.clone() };
         let inputs = [Some(x), Some(w), b, residual].into_iter().flatten().collect::<Vec<_>>();
         Ok(self.record(y, &inputs, move |dy, grads| {
             if let Some(r) = residual {
                 grads.add(r, dy.clone());
             }
-            let mut dz = dy.clone();
-            if activation != Activation::None {
-                let step = rows * d_out;
-                parallel::chunks(dz.data_mut(), step, work, |i, dz| {
-                    let saved = &saved.data()[i * step..i * step + dz.len()];
+            let dz = if activation == Activation::None {
+                dy.clone()
+            } else {
+                let mut dz = Tensor::stale(&[n, d_out]);
+                let step = parallel::rows_per_chunk(d_out) * d_out;
+                parallel::chunks(dz.data_mut(), step, n * d_out * 20, |i, dz| {
+                    let place = i * step..i * step + dz.len();
+                    let (dy, saved) = (&dy.data()[place.clone()], &saved.data()[place]);
                     simd::vectorise(
                         #[inline(always)]
-                        move || slope(activation, dz, saved),
+                        move || slope(activation, dy, saved, dz),
                     );
                 });
-            }
+                dz
+            };
             if let Some(b) = b
                 && grads.wants(b)
             {
@@ -124,5 +106,14 @@ impl<T: Real> Tape<'_, T> {
                 matmul(MatMut::new(dx, n, d_in), keep, 1.0, dz, w);
             }
         }))
+    }
+}
+
+#[inline(always)]
+fn add<T: Real>(out: &mut [T], x: &[T]) {
+    let n = out.len();
+    let x = &x[..n];
+    for i in 0..n {
+        out[i] += x[i];
     }
 }

@@ -43,13 +43,21 @@ pub(super) fn cell_forward<T: Real>(gates: &mut [T], old: Option<&[T]>, c: &mut 
     let (i, f, g, o) = quarters(gates, h);
     let (c, y) = (&mut c[..h], &mut y[..h]);
     match old {
-        None => (0..h).for_each(|j| c[j] = i[j] * g[j]),
+        None => {
+            for j in 0..h {
+                c[j] = i[j] * g[j];
+            }
+        }
         Some(old) => {
             let old = &old[..h];
-            (0..h).for_each(|j| c[j] = f[j] * old[j] + i[j] * g[j]);
+            for j in 0..h {
+                c[j] = f[j] * old[j] + i[j] * g[j];
+            }
         }
     }
-    (0..h).for_each(|j| y[j] = o[j] * c[j].tanh());
+    for j in 0..h {
+        y[j] = o[j] * c[j].tanh();
+    }
 }
 
 /// The derivative of [`cell_forward`]: fills `dz`, the gradient of the gates' arguments, and turns
@@ -84,7 +92,9 @@ pub(super) fn cell_backward<T: Real>(
         None => zf.fill(T::ZERO),
         Some(old) => {
             let (old, zf) = (&old[..h], &mut zf[..h]);
-            (0..h).for_each(|j| zf[j] = dc[j] * (T::ONE - f[j]) * old[j]);
+            for j in 0..h {
+                zf[j] = dc[j] * (T::ONE - f[j]) * old[j];
+            }
         }
     }
 }

@@ -121,6 +121,8 @@ const GROUP: usize = 8;
 const DEPTH: usize = 256;
 /// Rows of A that meet one panel after the other: with the depth of a piece they stay in the second-level cache.
 const ROWS: usize = 144;
+/// Elements of C that are computed before something is done with them.
+const HOT: usize = 1 << 16;
 /// Elements of B above which it is packed in pieces of the depth, where C is smaller.
 const LARGE: usize = 1 << 20;
 /// Rows up to which B is read where it lies: packing it would cost as much as the product.
@@ -212,12 +214,57 @@ enum Right<'a, T: Real> {
 /// # Panics
 /// If the inner or outer sizes disagree: shapes are checked where they come in.
 pub fn matmul<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: Mat<'_, T>) {
+    product(c, beta, alpha, a, b, None);
+}
+
+/// C ← A·B, and then `finish(i, rows, beside)` for some whole rows of C from row i on and the same rows of
+/// `beside`, once each, on any thread and as far as possible while they are in the caches.
+///
+/// `c` is m × n, contiguous, `beside` as long or empty.
+///
+/// # Panics
+/// As [`matmul`].
+pub fn matmul_then<T: Real>(
+    c: &mut [T],
+    beside: &mut [T],
+    a: Mat<'_, T>,
+    b: Mat<'_, T>,
+    finish: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    let (m, n) = (a.rows, b.cols);
+    assert!(c.len() == m * n, "matrix sizes agree");
+    assert!(beside.is_empty() || beside.len() == c.len(), "one number beside each");
+    let wide = if beside.is_empty() { 0 } else { n };
+    let others = Out(beside.as_mut_ptr());
+    let call = |i: usize, rows: &mut [T]| {
+        let count = rows.len() / n;
+        // SAFETY: as many rows of `beside` as there are of C, which each call gets for itself; `beside` is
+        // borrowed mutably.
+        let others =
+            unsafe { std::slice::from_raw_parts_mut(others.get().add(i * wide), count * wide) };
+        finish(i, rows, others);
+    };
+    let c = MatMut { data: c, rows: m, cols: n, row_stride: n };
+    product(c, 0.0, 1.0, a, b, Some(&call));
+}
+
+/// What is done with rows of a contiguous C, from the named one on, once they are computed.
+type Finish<'a, T> = Option<&'a (dyn Fn(usize, &mut [T]) + Sync)>;
+
+fn product<T: Real>(
+    c: MatMut<'_, T>,
+    beta: f64,
+    alpha: f64,
+    a: Mat<'_, T>,
+    b: Mat<'_, T>,
+    finish: Finish<'_, T>,
+) {
     assert!(b.cols == c.cols && b.rows == a.cols, "matrix sizes agree");
     let k = a.cols;
     if a.rows <= FEW && b.col_stride == 1 {
-        multiply(c, beta, alpha, a, Right::Rows(b));
+        multiply(c, beta, alpha, a, Right::Rows(b), finish);
     } else if a.rows <= ROWS {
-        multiply(c, beta, alpha, a, Right::Fresh(b));
+        multiply(c, beta, alpha, a, Right::Fresh(b), finish);
     } else if 2 * a.rows <= k && b.cols * k > LARGE {
         // The gradient of a weight: B is all of a batch, C is small. Packed in pieces, B stays in the caches.
         let MatMut { data, rows, cols, row_stride } = c;
@@ -226,10 +273,11 @@ pub fn matmul<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b
             let depth = from..k.min(from + DEPTH);
             let packed = Packed::new(b.rows(depth.clone()));
             let beta = if from == 0 { beta } else { 1.0 };
-            multiply(c, beta, alpha, a.columns(depth), Right::Packed(&packed));
+            let finish = if depth.end == k { finish } else { None };
+            multiply(c, beta, alpha, a.columns(depth), Right::Packed(&packed), finish);
         }
     } else {
-        multiply(c, beta, alpha, a, Right::Packed(&Packed::new(b)));
+        multiply(c, beta, alpha, a, Right::Packed(&Packed::new(b)), finish);
     }
 }
 
@@ -245,10 +293,18 @@ pub fn matmul_packed<T: Real>(
     b: &Packed<T>,
 ) {
     assert!(b.cols == c.cols && b.depth == a.cols, "matrix sizes agree");
-    multiply(c, beta, alpha, a, Right::Packed(b));
+    multiply(c, beta, alpha, a, Right::Packed(b), None);
 }
 
-fn multiply<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: Right<'_, T>) {
+#[expect(clippy::needless_pass_by_value, reason = "the three matrices are given alike")]
+fn multiply<T: Real>(
+    c: MatMut<'_, T>,
+    beta: f64,
+    alpha: f64,
+    a: Mat<'_, T>,
+    b: Right<'_, T>,
+    finish: Finish<'_, T>,
+) {
     let (m, n, k) = (c.rows, c.cols, a.cols);
     assert!(a.rows == m, "matrix sizes agree");
     if m == 0 || n == 0 {
@@ -263,14 +319,18 @@ fn multiply<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: 
             }
         }
         if k == 0 {
+            if let Some(finish) = finish {
+                finish(0, c.data);
+            }
             return;
         }
     }
     let (stride, out) = (c.row_stride, Out(c.data.as_mut_ptr()));
     let block = |i0: usize, i1: usize, j0: usize, j1: usize| {
+        let piece = Piece { out: out.get(), stride, alpha, add, a, b };
         // SAFETY: the constructors checked that every index lies inside the slices; `c` is borrowed mutably,
         // so it overlaps neither input; the tasks' blocks are disjoint.
-        unsafe { Piece { out: out.get(), stride, alpha, add, a, b }.compute(i0..i1, j0..j1) }
+        unsafe { piece.compute(i0..i1, j0..j1, if j1 - j0 == n { finish } else { None }) }
     };
     if m * n * k < SERIAL {
         block(0, m, 0, n);
@@ -289,6 +349,14 @@ fn multiply<T: Real>(c: MatMut<'_, T>, beta: f64, alpha: f64, a: Mat<'_, T>, b: 
         let (lo, hi) = (p * step, ((p + 1) * step).min(long));
         if by_rows { block(lo, hi, 0, n) } else { block(0, m, lo, hi) }
     });
+    if let Some(finish) = finish
+        && !by_rows
+        && step < n
+    {
+        let rows = (SERIAL / 8 / n).max(1);
+        let pieces = c.data.par_chunks_mut(rows * n).enumerate();
+        pieces.for_each(|(p, piece)| finish(p * rows, piece));
+    }
 }
 
 /// What one task needs.
@@ -302,15 +370,21 @@ struct Piece<'a, T: Real> {
 }
 
 impl<T: Real> Piece<'_, T> {
-    /// Rows `rows` of columns `cols` of C, which start at a panel's first column.
+    /// Rows `rows` of columns `cols` of C, which start at a panel's first column. With `finish` these are all columns, and
+    /// C is contiguous.
     ///
     /// # Safety
     /// This block of C, inside its matrix, is nobody else's.
-    unsafe fn compute(&self, rows: Range<usize>, cols: Range<usize>) {
+    unsafe fn compute(&self, rows: Range<usize>, cols: Range<usize>, finish: Finish<'_, T>) {
         let a = self.a;
         let mut columns = Buffer::stale(0);
-        for i in rows.clone().step_by(ROWS) {
-            let m = ROWS.min(rows.end - i);
+        // Rows that something is done with stay in the second-level cache until then.
+        let block = match finish {
+            Some(_) => (HOT / cols.len()).clamp(ROWS / 6, ROWS) / 12 * 12,
+            None => ROWS,
+        };
+        for i in rows.clone().step_by(block) {
+            let m = block.min(rows.end - i);
             for from in (0..a.cols).step_by(DEPTH) {
                 let depth = DEPTH.min(a.cols - from);
                 let data = &a.data[i * a.row_stride + from * a.col_stride..];
@@ -329,6 +403,12 @@ impl<T: Real> Piece<'_, T> {
                 };
                 // SAFETY: the caller's promise.
                 unsafe { self.piece(i, m, left, from, depth, cols.clone()) };
+            }
+            if let Some(finish) = finish {
+                // SAFETY: the caller's promise: whole rows of a contiguous C, which this call has written.
+                finish(i, unsafe {
+                    std::slice::from_raw_parts_mut(self.out.add(i * self.stride), m * self.stride)
+                });
             }
         }
     }
@@ -507,6 +587,31 @@ mod tests {
                 let mut c: Vec<f32> = (0..m).map(|i| start[i * n + j]).collect();
                 matmul(MatMut::new(&mut c, m, 1), 1.0, 0.5, am, column);
                 assert!((0..m).all(|i| c[i].to_bits() == want[i * n + j]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_done_with_rows_is_done_once_and_after_the_product() {
+        for (m, n, k) in SHAPES {
+            let (a, b) = (drawn(1, m * k), drawn(2, k * n));
+            let (am, bm) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
+            let mut want = vec![0.0; m * n];
+            matmul(MatMut::new(&mut want, m, n), 0.0, 1.0, am, bm);
+            for transposed in [false, true] {
+                let bt: Vec<f64> = (0..n * k).map(|i| b[(i % k) * n + i / k]).collect();
+                let bm = if transposed { Mat::new(&bt, n, k).t() } else { bm };
+                let (mut c, mut beside) = (vec![f64::NAN; m * n], vec![0.0; m * n]);
+                matmul_then(&mut c, &mut beside, am, bm, |i, rows, beside| {
+                    for (x, (y, z)) in rows.iter_mut().zip(beside).enumerate() {
+                        *z += *y;
+                        *y += (i * n + x) as f64;
+                    }
+                });
+                assert_eq!(beside, want, "{m} {n} {k}");
+                assert!(c.iter().zip(&want).enumerate().all(|(i, (c, w))| *c == w + i as f64));
+                matmul_then(&mut c, &mut [], am, bm, |_, _, beside| assert!(beside.is_empty()));
+                assert_eq!(c, want);
             }
         }
     }

@@ -141,10 +141,11 @@ impl<T: Real> Tile<'_, T> {
         assert!(depth == 0 || data.len() >= last + COLUMNS, "B holds its elements");
         #[cfg(target_arch = "x86_64")]
         if let Some(all) = super::product_x86::All::new(&self) {
-            // SAFETY: the processor has what the level says; A and B hold their elements, as was just checked, C
-            // by the caller's promise.
             match simd::level() {
+                // SAFETY: the processor has what the level says; A and B hold their elements, as was just
+                // checked, C by the caller's promise.
                 Level::Avx512 => return unsafe { super::product_x86::avx512::compute(all) },
+                // SAFETY: as above.
                 Level::Avx2 => return unsafe { super::product_x86::avx2::compute(all) },
                 Level::Plain => {}
             }

@@ -61,7 +61,9 @@ macro_rules! blocks {
     ($name:ident, $features:literal, lanes $lanes:literal, panels $panels:literal, rows $rows:tt, zero $zero:ident,
      set $set:ident, load $load:ident, store $store:ident, fma $fma:ident, mul $mul:ident, add $add:ident) => {
         pub(super) mod $name {
-            use std::arch::x86_64::{$add, $fma, $load, $mul, $set, $store, $zero};
+            use std::arch::x86_64::{
+                $add, $fma, $load, $mul, $set, $store, $zero, _MM_HINT_T0, _mm_prefetch,
+            };
 
             use super::super::product::COLUMNS;
             use super::All;
@@ -94,13 +96,14 @@ macro_rules! blocks {
                 let mut p = 0;
                 // SAFETY: the caller's promise.
                 unsafe {
-                    while p + $panels <= all.count {
-                        rows::<BY_ROWS, { $panels * VECTORS }>(all, p);
-                        p += $panels;
-                    }
                     while p < all.count {
-                        rows::<BY_ROWS, VECTORS>(all, p);
-                        p += 1;
+                        p += if all.count - p >= $panels {
+                            rows::<BY_ROWS, { $panels * VECTORS }>(all, p);
+                            $panels
+                        } else {
+                            rows::<BY_ROWS, VECTORS>(all, p);
+                            1
+                        };
                     }
                 }
             }
@@ -135,7 +138,17 @@ macro_rules! blocks {
                 unsafe {
                     let a = a.add(i * row);
                     let b = b.add(p * panel);
-                    let place = |x: usize| x / VECTORS * panel + x % VECTORS * $lanes;
+                    let place = |x: usize| {
+                        let p = x * $lanes / COLUMNS;
+                        p * panel + x * $lanes - p * COLUMNS
+                    };
+                    // C is written at the end, so that its lines have the whole sum's time to come.
+                    for r in 0..M {
+                        for x in 0..V / VECTORS {
+                            let c = c.add((i + r) * stride + (p + x) * COLUMNS);
+                            _mm_prefetch::<_MM_HINT_T0>(c.cast());
+                        }
+                    }
                     let mut acc = [[$zero(); V]; M];
                     for k in 0..depth {
                         let mut columns = [$zero(); V];

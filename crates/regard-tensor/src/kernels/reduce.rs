@@ -52,21 +52,29 @@ pub fn dot<T: Real>(x: &[T], y: &[T]) -> T {
     total
 }
 
+/// Columns that one thread adds up.
+const COLUMNS: usize = 256;
+
 /// Adds the column sums of a rows × cols matrix to `out`: Σ over rows, in order of the rows.
 pub fn add_column_sums<T: Real>(matrix: &[T], cols: usize, out: &mut [T]) {
     if cols == 0 {
         return;
     }
-    crate::simd::vectorise(
-        #[inline(always)]
-        move || {
-            for row in matrix.chunks_exact(cols) {
-                for (o, x) in out.iter_mut().zip(row) {
-                    *o += *x;
+    crate::parallel::chunks(&mut out[..cols], COLUMNS, matrix.len(), |p, out| {
+        let first = p * COLUMNS;
+        crate::simd::vectorise(
+            #[inline(always)]
+            move || {
+                let n = out.len();
+                for row in matrix.chunks_exact(cols) {
+                    let row = &row[first..first + n];
+                    for c in 0..n {
+                        out[c] += row[c];
+                    }
                 }
-            }
-        },
-    );
+            },
+        );
+    });
 }
 
 /// In place: a row of scores becomes softmax(row); returns its log-sum-exp.

@@ -10,6 +10,7 @@ use regard::tasks::bench::{BenchLine, chosen, measure_line, passes};
 use super::seconds;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
+use crate::text::count;
 
 #[derive(Debug, Args)]
 pub(crate) struct AttentionArgs {
@@ -100,8 +101,9 @@ fn table(lines: &[BenchLine]) -> String {
     }
     let machine = lines.first().map_or_else(String::new, |line| {
         let BenchLine { threads, simd, peak_gflops, .. } = line;
+        let threads_text = count(*threads as u64, "thread");
         format!(
-            "{threads} threads, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n\n"
+            "{threads_text}, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n\n"
         )
     });
     machine + &table.to_text()

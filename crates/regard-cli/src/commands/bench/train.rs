@@ -11,6 +11,7 @@ use regard::tasks::bench::train::{TrainCase, TrainLine, chosen, measure_training
 use super::seconds;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
+use crate::text::count;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
@@ -85,9 +86,8 @@ fn names(cases: &[TrainCase]) -> String {
 fn text(lines: &[TrainLine]) -> String {
     let machine = lines.first().map_or_else(String::new, |line| {
         let TrainLine { threads, simd, peak_gflops, .. } = line;
-        format!(
-            "{threads} threads, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n"
-        )
+        let threads_text = count(*threads as u64, "thread");
+        format!("{threads_text}, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n")
     });
     let tables = [speed(lines), memory(lines), split(lines)];
     tables.into_iter().fold(machine, |text, table| text + "\n" + &table.to_text())

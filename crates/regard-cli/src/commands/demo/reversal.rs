@@ -12,7 +12,7 @@ use regard::tasks::translate::reversal::{
 };
 
 use super::DemoArgs;
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json, save, tell};
 use crate::progress::Progress;
 use crate::signals::{STOP, stop_on_signal};
@@ -28,7 +28,7 @@ pub(super) struct ReversalArgs {
     epochs: Option<u64>,
 
     /// Minutes of training for each model, at most
-    #[arg(long, value_name = "MINUTES")]
+    #[arg(long, value_name = "MINUTES", value_parser = crate::args::minutes)]
     minutes: Option<f64>,
 
     /// Strings to learn from [default: 20000]
@@ -116,6 +116,10 @@ pub(super) fn run(all: &DemoArgs) -> Result<Outcome> {
 }
 
 fn write_data(folder: &Path, settings: &ReversalSettings) -> Result<Outcome> {
+    if folder.join("train.src").exists() {
+        let fault = Fault::new(format!("{} holds strings already", folder.display()));
+        return Err(fault.hint("name another folder, or remove these files").into());
+    }
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let train = train_pairs(settings);
     let tests = LENGTHS.map(|len| (format!("test-{len}"), test_pairs(settings, len, &train)));

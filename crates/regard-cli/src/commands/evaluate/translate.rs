@@ -74,7 +74,7 @@ pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
         },
         lowercase: args.lowercase,
     };
-    let (scores, translated) = evaluate(&model, &pairs, &args.search.options(&model), score)?;
+    let (scores, translated) = evaluate(&model, &pairs, &args.search.options(&model)?, score)?;
     if all.json {
         let data = json!({
             "run": all.run.display().to_string(),

@@ -62,7 +62,7 @@ pub(super) fn run(all: &LookArgs) -> Result<()> {
             return Err(fault.hint("choose a shorter text, or a part of this one").into());
         }
     }
-    let report = look(&model, source, args.target.as_deref(), &args.search.options(&model))?;
+    let report = look(&model, source, args.target.as_deref(), &args.search.options(&model)?)?;
     let named = args.attention.as_deref();
     let kind = AlignmentKind::ALL.into_iter().find(|kind| Some(kind.name()) == named);
     let kind = kind.unwrap_or(AlignmentKind::Cross);

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -72,6 +72,25 @@ impl TranslateArgs {
         own.or_else(|| self.search.given())
     }
 
+    /// The translations to score.
+    pub(super) fn given_file(&self) -> Option<&PathBuf> {
+        self.given.as_ref()
+    }
+
+    /// The file of the alignments.
+    ///
+    /// # Errors
+    /// It is not a file.
+    pub(super) fn alignments(&self) -> Result<Option<&Path>> {
+        match &self.alignments {
+            Some(path) if path.as_os_str() == "-" => {
+                let fault = Fault::new("--alignments needs a file: translations go to the output");
+                Err(fault.hint("--json has alignments beside the translations").into())
+            }
+            path => Ok(path.as_deref()),
+        }
+    }
+
     fn write(
         &self,
         out: &mut dyn Write,
@@ -115,7 +134,7 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     if args.given.is_some() {
         return force(all, &model);
     }
-    let mut options = args.search.options(&model);
+    let mut options = args.search.options(&model)?;
     if let Some(n) = args.n_best {
         options.n_best = n;
         // A narrower beam could not give so many.

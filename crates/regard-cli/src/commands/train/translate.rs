@@ -104,7 +104,7 @@ pub(super) struct TranslateArgs {
     epochs: Option<u64>,
 
     /// Minutes of training, at most; the last weights are then scored like those of an epoch
-    #[arg(long, value_name = "MINUTES")]
+    #[arg(long, value_name = "MINUTES", value_parser = crate::args::minutes)]
     minutes: Option<f64>,
 
     /// Go on with the run in --out; settings and files are those that it began with
