@@ -14,7 +14,7 @@ use regard::tasks::translate::TASK;
 
 use crate::args::file;
 use crate::fault::{Fault, Outcome, not_for_task};
-use crate::output::{WholeFile, not_input, tell};
+use crate::output::{WholeFile, tell};
 use crate::signals::remove_on_signal;
 
 /// Label or translate: with a tagger your own lines come back with the label filled in
@@ -74,10 +74,6 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
             .hint("leave .gz out of the name and compress the file afterwards")
             .into());
     }
-    let inputs = [file(args.file.as_ref()), file(args.translate.given_file())];
-    let alignments = args.translate.alignments()?;
-    let outputs = [("--output", file(args.output.as_ref())), ("--alignments", alignments)];
-    not_input(&inputs, &outputs)?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

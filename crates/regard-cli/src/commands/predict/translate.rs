@@ -17,7 +17,7 @@ use super::{Input, PredictArgs, whole_file};
 use crate::args::file;
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Fault;
-use crate::output::{apart, print, save, tell};
+use crate::output::{apart, not_input, print, save, tell};
 use crate::text::count;
 
 /// Lines that are collected before they are translated, unless set.
@@ -72,16 +72,11 @@ impl TranslateArgs {
         own.or_else(|| self.search.given())
     }
 
-    /// The translations to score.
-    pub(super) fn given_file(&self) -> Option<&PathBuf> {
-        self.given.as_ref()
-    }
-
     /// The file of the alignments.
     ///
     /// # Errors
     /// It is not a file.
-    pub(super) fn alignments(&self) -> Result<Option<&Path>> {
+    fn alignments(&self) -> Result<Option<&Path>> {
         match &self.alignments {
             Some(path) if path.as_os_str() == "-" => {
                 let fault = Fault::new("--alignments needs a file: translations go to the output");
@@ -130,6 +125,10 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let args = &all.translate;
     let outputs = [("--output", all.output.as_ref()), ("--alignments", args.alignments.as_ref())];
     apart(&outputs)?;
+    // A tagger gives back what it reads, a translator does not.
+    let inputs = [file(all.file.as_ref()), file(args.given.as_ref())];
+    let alignments = args.alignments()?;
+    not_input(&inputs, &[("--output", file(all.output.as_ref())), ("--alignments", alignments)])?;
     let model = LoadedTranslator::load(&all.run)?;
     if args.given.is_some() {
         return force(all, &model);
