@@ -65,6 +65,27 @@ pub(crate) fn not_input(inputs: &[Option<&Path>], outputs: &[(&str, Option<&Path
     Ok(())
 }
 
+/// Checks that no result takes the place of a file of the run that it is made with.
+///
+/// # Errors
+/// Names the option and the file.
+pub(crate) fn beside_run(run: &Path, outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    for (flag, output) in outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))) {
+        // A link is followed, as the writing does.
+        let place = real(output).unwrap_or_else(|| output.to_path_buf());
+        let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let folder =
+            place.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+        let within = folder.and_then(real).is_some_and(|folder| Some(folder) == real(run));
+        if within && regard::tasks::run::files::is_one(name) {
+            let fault = Fault::new(format!("{flag} names the run's own {name}"));
+            return Err(fault.hint("give the result a name of its own").into());
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file whole and says so.
 ///
 /// # Errors

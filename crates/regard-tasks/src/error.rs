@@ -50,6 +50,12 @@ pub enum TaskError {
         path = .0.display()
     )]
     NoRun(PathBuf),
+    /// A run that was trained for a while has lost its best weights.
+    #[error(
+        "{path} is missing, and the checkpoint beside it does not hold the best weights; train again into a new folder",
+        path = .0.display()
+    )]
+    LostModel(PathBuf),
     /// A run folder lacks a file.
     #[error(
         "{path}: {file} is missing; the run was stopped before it was written (go on with --resume), or it was removed",

@@ -56,6 +56,10 @@ pub mod files {
     pub const METRICS: &str = "metrics.jsonl";
     /// Learning curve.
     pub const CURVE: &str = "curve.svg";
+    /// Whether a run folder has a file of this name.
+    pub fn is_one(name: &str) -> bool {
+        BEFORE_CONFIG.contains(&name) || [CONFIG, MODEL, LAST, METRICS, CURVE].contains(&name)
+    }
     /// What is written before the settings, whose presence makes a folder a run.
     pub(super) const BEFORE_CONFIG: [&str; 11] = [
         WORDS,

@@ -11,7 +11,7 @@ use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
 use crate::fault::{Outcome, not_for_task};
-use crate::output::apart;
+use crate::output::{apart, beside_run};
 
 /// See what attention did with one sentence, number by number
 ///
@@ -75,13 +75,15 @@ pub(crate) struct LookArgs {
 }
 
 pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
-    apart(&[
+    let outputs = [
         ("--out", Some(&args.out)),
         ("--svg", args.svg.as_ref()),
         ("--csv", args.csv.as_ref()),
         ("--json", args.json.as_ref()),
         ("--npz", args.tag.npz.as_ref()),
-    ])?;
+    ];
+    apart(&outputs)?;
+    beside_run(&args.run, &outputs.map(|(flag, path)| (flag, path.map(PathBuf::as_path))))?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

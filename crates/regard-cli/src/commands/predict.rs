@@ -14,7 +14,7 @@ use regard::tasks::translate::TASK;
 
 use crate::args::file;
 use crate::fault::{Fault, Outcome, not_for_task};
-use crate::output::{WholeFile, tell};
+use crate::output::{WholeFile, beside_run, tell};
 use crate::signals::remove_on_signal;
 
 /// Label or translate: with a tagger your own lines come back with the label filled in
@@ -74,6 +74,9 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
             .hint("leave .gz out of the name and compress the file afterwards")
             .into());
     }
+    let outputs =
+        [("--output", file(args.output.as_ref())), ("--alignments", args.translate.alignments()?)];
+    beside_run(&args.run, &outputs)?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

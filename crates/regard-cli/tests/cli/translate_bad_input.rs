@@ -112,6 +112,22 @@ fn beams_and_penalties_out_of_range() {
         assert!(err.contains("--output names the input"), "{flags}: {err}");
     }
     assert_eq!(fs::read(folder.path().join("dev.de")).unwrap(), input);
+    let model = folder.path().join("run/model.safetensors");
+    let before = fs::read(&model).unwrap();
+    for flags in [
+        "predict {}/run {}/dev.de -o {}/run/model.safetensors",
+        "predict {}/run {}/dev.de -o {}/run/../run/config.toml",
+        "look {}/run --source Hund --out {}/run/last.safetensors",
+        "look {}/run --source Hund --csv {}/run/metrics.jsonl",
+    ] {
+        let err = run(folder.path(), flags).fails();
+        assert!(err.contains("names the run's own"), "{flags}: {err}");
+    }
+    assert_eq!(fs::read(&model).unwrap(), before);
+    fs::remove_file(&model).unwrap();
+    let err = run(folder.path(), "train translate --resume --out {}/run").fails();
+    assert!(err.contains("model.safetensors is missing"), "{err}");
+    fs::write(&model, before).unwrap();
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --beam 0").fails();
     assert!(err.contains("`beam` must be at least 1"), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/train.en").fails();

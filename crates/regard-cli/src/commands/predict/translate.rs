@@ -76,7 +76,7 @@ impl TranslateArgs {
     ///
     /// # Errors
     /// It is not a file.
-    fn alignments(&self) -> Result<Option<&Path>> {
+    pub(super) fn alignments(&self) -> Result<Option<&Path>> {
         match &self.alignments {
             Some(path) if path.as_os_str() == "-" => {
                 let fault = Fault::new("--alignments needs a file: translations go to the output");
