@@ -148,7 +148,7 @@ impl<L: Learner> Trainer<L> {
         } else {
             observer.note("there is no checkpoint yet; the run begins again at its first step");
         }
-        if self.state.step > 0 && !run.file(files::MODEL).is_file() {
+        if self.state.best_step > 0 && !run.file(files::MODEL).is_file() {
             // The best weights were kept before the checkpoint was written, so that someone took them away.
             return Err(TaskError::LostModel(run.file(files::MODEL)));
         }
