@@ -128,7 +128,6 @@ impl<T: Real> Optimiser<T> {
         match self.config {
             OptimiserConfig::Sgd { momentum, weight_decay } => {
                 let (mu, decay, lr) = (real(momentum), real(weight_decay), real(lr));
-                // With what was there: the gradient and the parameter that the momentum comes from.
                 let momentum = &mut self.first;
                 update(momentum, grads, 2, |m, g| mu * m + g);
                 update(momentum, params, 2, |m, p| m + decay * p);
