@@ -135,8 +135,8 @@ struct Backward<'a, T: Real> {
 }
 
 /// What a thread needs while it works on a unit.
-struct Scratch<T: Real> {
-    keys: Keys<T>,
+struct Scratch<'a, T: Real> {
+    keys: Keys<'a, T>,
     values: Across<T>,
     piece: Piece<T>,
     row: RowScratch<T>,
@@ -217,7 +217,7 @@ struct Pairs<T: Real> {
     dfactors: Buffer<T>,
 }
 
-impl<T: Real> Scratch<T> {
+impl<T: Real> Scratch<'_, T> {
     fn new(call: &Call<'_, T>) -> Self {
         Self {
             keys: Keys::new(),
@@ -251,10 +251,10 @@ impl<T: Real> OfQueries<T> {
     }
 }
 
-impl<T: Real> Backward<'_, T> {
+impl<'a, T: Real> Backward<'a, T> {
     /// All gradients of a unit. Sums over queries go head by head and tile by tile within a piece,
     /// then piece by piece.
-    fn unit(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
+    fn unit(&self, unit: Unit, scratch: &mut Scratch<'a, T>, dparams: &mut ParamGradients<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
         let call = inputs.call;
         if rowwise::suits(inputs, unit) {
@@ -314,7 +314,12 @@ impl<T: Real> Backward<'_, T> {
     }
 
     /// All queries of a unit and of those beside it, one by one.
-    fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>, dparams: &mut ParamGradients<T>) {
+    fn row_by_row(
+        &self,
+        unit: Unit,
+        scratch: &mut Scratch<'a, T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
         let (inputs, call) = (&self.inputs, self.inputs.call);
         let Scratch { row: scratch, other_keys, .. } = scratch;
         let units = rowwise::together(inputs, unit);
@@ -397,7 +402,7 @@ impl<T: Real> Backward<'_, T> {
         &self,
         unit: Unit,
         part: Range<usize>,
-        keys: &Keys<T>,
+        keys: &Keys<'_, T>,
         values: &Across<T>,
         piece: &mut Piece<T>,
         dparams: &mut ParamGradients<T>,
@@ -846,7 +851,7 @@ impl<T: Real> Backward<'_, T> {
         &self,
         tile: &TileAt,
         of: &OfQueries<T>,
-        keys: &Keys<T>,
+        keys: &Keys<'_, T>,
         pairs: &mut Pairs<T>,
         scale: T,
     ) -> Option<Cover> {
@@ -1015,7 +1020,7 @@ impl<T: Real> Backward<'_, T> {
 
 /// The keys and values that a tile of queries meets, and the sums of their gradients.
 struct OfKeys<'a, T: Real> {
-    keys: &'a Keys<T>,
+    keys: &'a Keys<'a, T>,
     values: &'a Across<T>,
     /// The values as they were given.
     source: Source<'a, T>,

@@ -12,7 +12,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::softmax::{self, Running};
 use crate::kernel::{LANES, dropout, padded};
-use crate::pack::{Along, Source, padded_width};
+use crate::pack::{Source, Values, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
@@ -126,9 +126,9 @@ struct Forward<'a, T: Real> {
 }
 
 /// What a thread needs while it works on a unit.
-struct Scratch<T: Real> {
-    keys: Keys<T>,
-    values: Along<T>,
+struct Scratch<'a, T: Real> {
+    keys: Keys<'a, T>,
+    values: Values<'a, T>,
     group: GroupScratch<T>,
     row: RowScratch<T>,
     other_keys: Vec<Buffer<T>>,
@@ -149,11 +149,11 @@ struct TileScratch<T: Real> {
     running: [Running<T>; QUERIES],
 }
 
-impl<T: Real> Scratch<T> {
+impl<T: Real> Scratch<'_, T> {
     fn new(call: &Call<'_, T>) -> Self {
         Self {
             keys: Keys::new(),
-            values: Along::new(),
+            values: Values::new(),
             group: GroupScratch::new(call, 0),
             row: RowScratch::new(),
             other_keys: Vec::new(),
@@ -180,16 +180,16 @@ impl<T: Real> GroupScratch<T> {
     }
 }
 
-impl<T: Real> Forward<'_, T> {
+impl<'a, T: Real> Forward<'a, T> {
     /// All queries of a unit. A unit with much work is shared among threads.
-    fn unit(&self, unit: Unit, scratch: &mut Scratch<T>) {
+    fn unit(&self, unit: Unit, scratch: &mut Scratch<'a, T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
         if rowwise::suits(inputs, unit) {
             return self.row_by_row(unit, scratch);
         }
         let Scratch { keys, values, group, .. } = scratch;
-        keys.pack(inputs.call, inputs.keys(unit), unit.kv_head, item.kv_len, false);
-        values.pack(inputs.values(unit), 0..item.kv_len);
+        keys.take(inputs.call, inputs.keys(unit), unit.kv_head, item.kv_len, item.q_len);
+        values.take(inputs.values(unit), item.kv_len, item.q_len);
 
         let (keys, values, heads) = (&*keys, &*values, inputs.heads(unit));
         let per_head = item.q_len.div_ceil(QUERIES);
@@ -207,7 +207,7 @@ impl<T: Real> Forward<'_, T> {
     }
 
     /// All queries of a unit and of those beside it, one by one.
-    fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<T>) {
+    fn row_by_row(&self, unit: Unit, scratch: &mut Scratch<'a, T>) {
         const AT_ONCE: usize = 64;
         let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
         let Scratch { row, other_keys, .. } = scratch;
@@ -258,8 +258,8 @@ impl<T: Real> Forward<'_, T> {
         unit: Unit,
         head: usize,
         tiles: Range<usize>,
-        keys: &Keys<T>,
-        values: &Along<T>,
+        keys: &Keys<'_, T>,
+        values: &Values<'_, T>,
         scratch: &mut GroupScratch<T>,
     ) {
         let (call, item) = (self.inputs.call, self.inputs.item(unit));
@@ -360,8 +360,8 @@ pub(crate) fn part_of(span: &Range<usize>, range: &Range<usize>) -> Option<Range
 /// A tile of queries of one head against all of its keys.
 struct Rowwise<'a, T: Real> {
     call: &'a Call<'a, T>,
-    keys: &'a Keys<T>,
-    values: &'a Along<T>,
+    keys: &'a Keys<'a, T>,
+    values: &'a Values<'a, T>,
     /// The values as they were given.
     source: Source<'a, T>,
     /// The queries; its keys move along.
@@ -540,7 +540,7 @@ impl<T: Real> Rowwise<'_, T> {
 fn add_context<T: Real>(
     call: &Call<'_, T>,
     tile: &TileAt,
-    values: &Along<T>,
+    values: &Values<'_, T>,
     weights: &mut [T],
     stride: usize,
     context: &mut [T],
@@ -551,7 +551,7 @@ fn add_context<T: Real>(
     }
     let width = padded_width(d_v);
     let left = Left::Rows { data: weights, stride };
-    values.add_weighted(context, width, rows, left, T::ONE, &tile.keys);
+    values.add_weighted(context, width, rows, left, &tile.keys);
     if call.position.has_values() {
         let mut context = BlockMut { data: context, rows, width: d_v, stride: width };
         call.position.value_tile(tile, weights, stride, &mut context);
@@ -579,7 +579,7 @@ impl Chosen {
     fn find<T: Real>(
         &mut self,
         call: &Call<'_, T>,
-        keys: &Keys<T>,
+        keys: &Keys<'_, T>,
         q: Block<'_, T>,
         tile: &mut TileAt,
         scores: &mut [T],

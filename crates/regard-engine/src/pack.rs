@@ -8,7 +8,7 @@ use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
 use regard_tensor::kernels::product::{COLUMNS, Left, Panels, Product};
-use regard_tensor::kernels::transpose;
+use regard_tensor::kernels::{few, transpose};
 
 /// The rows of one head of one item.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,12 @@ impl<'a, T> Source<'a, T> {
     pub(crate) fn row(&self, i: usize) -> &'a [T] {
         self.rows.row(self.start + i, self.head, self.width)
     }
+
+    /// The elements from row `i` on, and how many of them lie from one row to the next.
+    pub(crate) fn from(&self, i: usize) -> (&'a [T], usize) {
+        let Rows { data, row_stride, head_stride } = self.rows;
+        (&data[(self.start + i) * row_stride + self.head * head_stride..], row_stride)
+    }
 }
 
 /// Makes a buffer hold at least `len` elements; what they are is arbitrary.
@@ -50,7 +56,35 @@ pub(crate) fn padded_width(width: usize) -> usize {
 
 #[inline(always)]
 pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
-    row.iter().fold(true, |finite, x| finite & x.is_finite())
+    let mut odd = Odd::NONE;
+    let (pieces, rest) = row.as_chunks::<COLUMNS>();
+    for piece in pieces {
+        odd.look(piece);
+    }
+    odd.look(rest);
+    !odd.found()
+}
+
+/// Whether a NaN or an infinity was among what was looked at: 0 times such a number is NaN.
+struct Odd<T>([T; COLUMNS]);
+
+impl<T: Real> Odd<T> {
+    const NONE: Self = Self([T::ZERO; COLUMNS]);
+
+    /// At most one number a lane.
+    #[inline(always)]
+    fn look(&mut self, piece: &[T]) {
+        for (sum, x) in self.0.iter_mut().zip(piece) {
+            *sum += *x * T::ZERO;
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
+    fn found(&self) -> bool {
+        let sum = self.0.iter().fold(T::ZERO, |a, b| a + *b);
+        sum != sum
+    }
 }
 
 /// Copies rows to rows `stride` apart, of which the rest becomes zero; returns whether all are finite.
@@ -63,20 +97,21 @@ pub(crate) fn copy<T: Real>(
     simd::vectorise(
         #[inline(always)]
         move || {
-            let mut finite = true;
+            let mut odd = Odd::NONE;
             for (i, out) in rows.zip(out.chunks_exact_mut(stride)) {
                 let row = source.row(i);
-                finite &= all_finite(row);
                 // Pieces of a length that the compiler knows.
                 let (pieces, rest) = row.as_chunks::<COLUMNS>();
                 let (out, last) = out.split_at_mut(pieces.len() * COLUMNS);
                 for (out, piece) in out.chunks_exact_mut(COLUMNS).zip(pieces) {
                     out.copy_from_slice(piece);
+                    odd.look(piece);
                 }
+                odd.look(rest);
                 last[..rest.len()].copy_from_slice(rest);
                 last[rest.len()..].fill(T::ZERO);
             }
-            finite
+            !odd.found()
         },
     )
 }
@@ -101,12 +136,14 @@ pub(crate) fn turn<T: Real>(
 #[derive(Debug)]
 pub(crate) struct Across<T: Real> {
     data: Buffer<T>,
+    /// A row of zeros.
+    zeros: Buffer<T>,
     width: usize,
 }
 
 impl<T: Real> Across<T> {
     pub(crate) fn new() -> Self {
-        Self { data: Buffer::stale(0), width: 0 }
+        Self { data: Buffer::stale(0), zeros: Buffer::stale(0), width: 0 }
     }
 
     /// Packs rows 0..len.
@@ -114,7 +151,9 @@ impl<T: Real> Across<T> {
         let (lanes, width) = (COLUMNS, source.width);
         grow(&mut self.data, width * len.next_multiple_of(lanes));
         self.width = width;
-        let zeros = if len.is_multiple_of(lanes) { Vec::new() } else { vec![T::ZERO; width] };
+        if self.zeros.len() < width {
+            self.zeros = Buffer::zeroed(width);
+        }
         for (p, panel) in self.data.chunks_exact_mut(width * lanes).enumerate() {
             if p * lanes >= len {
                 break;
@@ -122,7 +161,7 @@ impl<T: Real> Across<T> {
             let count = lanes.min(len - p * lanes);
             // Rows of zeros fill up the last panel.
             let rows: [&[T]; COLUMNS] = std::array::from_fn(|l| {
-                if l < count { source.row(p * lanes + l) } else { &zeros[..width] }
+                if l < count { source.row(p * lanes + l) } else { &self.zeros[..width] }
             });
             transpose::sixteen(&rows, panel);
         }
@@ -297,6 +336,64 @@ impl<T: Real> Along<T> {
             self.add_weighted(c, stride, part.columns.len(), left, alpha, &part.rows);
         }
     }
+}
+
+/// The values of one unit: packed, or where they lie.
+#[derive(Debug)]
+pub(crate) struct Values<'a, T: Real> {
+    packed: Along<T>,
+    given: Option<Source<'a, T>>,
+}
+
+impl<'a, T: Real> Values<'a, T> {
+    pub(crate) fn new() -> Self {
+        Self { packed: Along::new(), given: None }
+    }
+
+    /// Takes `len` values for so many queries. For a few, whole panels of finite values are read where they lie.
+    pub(crate) fn take(&mut self, source: Source<'a, T>, len: usize, queries: usize) {
+        let few = queries <= few::MOST && source.width.is_multiple_of(COLUMNS);
+        self.given = (few && finite(source, len)).then_some(source);
+        if self.given.is_none() {
+            self.packed.pack(source, 0..len);
+        }
+    }
+
+    /// As [`Along::add_weighted`], with α = 1.
+    pub(crate) fn add_weighted(
+        &self,
+        c: &mut [T],
+        stride: usize,
+        m: usize,
+        left: Left<'_, T>,
+        rows: &Range<usize>,
+    ) {
+        let Some(given) = self.given else {
+            return self.packed.add_weighted(c, stride, m, left, T::ONE, rows);
+        };
+        let (data, step) = given.from(rows.start);
+        let count = given.width / COLUMNS;
+        let right = Panels { data, stride: COLUMNS, step, depth: rows.len(), count };
+        Product { c, stride, rows: m, left, right, alpha: T::ONE }.add();
+    }
+}
+
+/// Whether `len` rows hold neither NaN nor infinity.
+fn finite<T: Real>(source: Source<'_, T>, len: usize) -> bool {
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            let mut odd = Odd::NONE;
+            for i in 0..len {
+                let (pieces, rest) = source.row(i).as_chunks::<COLUMNS>();
+                for piece in pieces {
+                    odd.look(piece);
+                }
+                odd.look(rest);
+            }
+            !odd.found()
+        },
+    )
 }
 
 #[cfg(test)]

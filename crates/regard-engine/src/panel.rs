@@ -47,7 +47,7 @@ impl Panel {
         self,
         call: &Call<'_, T>,
         tile: &mut TileAt,
-        keys: &Keys<T>,
+        keys: &Keys<'_, T>,
         q: Block<'_, T>,
         scores: &mut [T],
     ) {

@@ -10,6 +10,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::padded;
 use crate::pack::{self, Across, Along, Source, padded_width};
+use regard_tensor::kernels::few::{self, Lines};
 use regard_tensor::kernels::product::{Left, Product};
 
 /// Pairs of a part of a tile that are asked for one by one.
@@ -69,15 +70,36 @@ pub(crate) fn fill_forbidden<T: Real>(
 
 /// The keys of one unit, in the layout that the score asks for.
 #[derive(Debug)]
-pub(crate) struct Keys<T: Real> {
+pub(crate) struct Keys<'a, T: Real> {
+    /// Where they lie, if they are read there.
+    given: Option<Source<'a, T>>,
     across: Across<T>,
     /// The keys, turned, where anything but `across` reads them.
     along: Along<T>,
 }
 
-impl<T: Real> Keys<T> {
+impl<'a, T: Real> Keys<'a, T> {
     pub(crate) fn new() -> Self {
-        Self { across: Across::new(), along: Along::new() }
+        Self { given: None, across: Across::new(), along: Along::new() }
+    }
+
+    /// As [`Keys::pack`] without backward, for so many queries: the products of a few read the keys where they
+    /// lie.
+    pub(crate) fn take(
+        &mut self,
+        call: &Call<'_, T>,
+        source: Source<'a, T>,
+        kv_head: usize,
+        len: usize,
+        queries: usize,
+    ) {
+        let product = matches!(call.score.lowering(), Lowering::Product { .. });
+        let as_given = !call.score.has_own_keys() && !call.position.turns();
+        if queries <= few::MOST && product && as_given {
+            self.given = Some(source);
+        } else {
+            self.pack(call, source, kv_head, len, false);
+        }
     }
 
     /// Takes the keys of key head `kv_head`, the score's own where it has such, turns them and
@@ -85,12 +107,13 @@ impl<T: Real> Keys<T> {
     pub(crate) fn pack(
         &mut self,
         call: &Call<'_, T>,
-        source: Source<'_, T>,
+        source: Source<'a, T>,
         kv_head: usize,
         len: usize,
         with_backward: bool,
     ) {
-        let Self { across, along } = self;
+        let Self { given, across, along } = self;
+        *given = None;
         let product = matches!(call.score.lowering(), Lowering::Product { .. });
         if call.score.has_own_keys() {
             let d_k = call.dims.d_k;
@@ -150,9 +173,7 @@ impl<T: Real> Keys<T> {
                 let scale = if drop_scale { T::ONE } else { scale };
                 let alpha = if biases { scale } else { scale * factor };
                 left_to_scale = if biases { factor } else { T::ONE };
-                let left = Left::Rows { data: q.data, stride: q.stride };
-                let right = self.across.panels(&tile.keys);
-                Product { c: &mut *out, stride, rows, left, right, alpha }.set();
+                self.products(&tile.keys, q, alpha, out, stride);
             }
             Lowering::Tile => {
                 call.score.tile(tile.at.head, q, self.along.rows(&tile.keys), out, stride);
@@ -171,6 +192,27 @@ impl<T: Real> Keys<T> {
         if !fault::is(Fault::LeakedMask) {
             fill_forbidden(call.scope, tile, T::NEG_INFINITY, out, stride);
         }
+    }
+
+    /// `α·q_i·k_j` for the keys of a tile.
+    fn products(
+        &self,
+        keys: &Range<usize>,
+        q: Block<'_, T>,
+        alpha: T,
+        out: &mut [T],
+        stride: usize,
+    ) {
+        let Block { data, rows, width, stride: of_q } = q;
+        if let Some(given) = self.given {
+            let (of_keys, of_k) = given.from(keys.start);
+            let q = Lines { data, stride: of_q, rows };
+            let k = Lines { data: of_keys, stride: of_k, rows: keys.len() };
+            few::dots(q, k, width, alpha, out, stride);
+            return;
+        }
+        let (left, right) = (Left::Rows { data, stride: of_q }, self.across.panels(keys));
+        Product { c: out, stride, rows, left, right, alpha }.set();
     }
 
     /// With `g_ij = ∂L/∂s_ij` (0 where forbidden or in no part of `cover`), adds the gradients of the score and of position's

@@ -103,15 +103,15 @@ struct Job<'a, T: Real> {
     wanted: Wanted,
 }
 
-struct Scratch<T: Real> {
-    keys: Keys<T>,
+struct Scratch<'a, T: Real> {
+    keys: Keys<'a, T>,
     /// Which item and key head `keys` holds.
     packed: Option<(usize, usize)>,
     queries: Queries<T>,
     scores: Buffer<T>,
 }
 
-impl<T: Real> Scratch<T> {
+impl<T: Real> Scratch<'_, T> {
     fn new() -> Self {
         Self {
             keys: Keys::new(),
@@ -122,8 +122,8 @@ impl<T: Real> Scratch<T> {
     }
 }
 
-impl<T: Real> Job<'_, T> {
-    fn head(&self, item: usize, head: usize, scratch: &mut Scratch<T>) -> Summary<T> {
+impl<'a, T: Real> Job<'a, T> {
+    fn head(&self, item: usize, head: usize, scratch: &mut Scratch<'a, T>) -> Summary<T> {
         let call = self.call;
         let of = call.items[item];
         let kv_head = call.dims.kv_head(head);
@@ -152,7 +152,7 @@ impl<T: Real> Job<'_, T> {
     }
 
     /// A tile of queries against all of its keys.
-    fn rows(&self, tile: &mut TileAt, scratch: &mut Scratch<T>, out: &mut Summary<T>) {
+    fn rows(&self, tile: &mut TileAt, scratch: &mut Scratch<'a, T>, out: &mut Summary<T>) {
         let (call, rows) = (self.call, tile.queries.len());
         let n_queries = self.queries[call.items.len()];
         let first = tile.at.head * n_queries + self.queries[tile.at.item] + tile.queries.start;

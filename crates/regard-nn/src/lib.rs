@@ -7,6 +7,7 @@ pub mod layers;
 pub mod models;
 pub mod ops;
 pub mod optim;
+mod packed;
 mod params;
 mod profile;
 mod ragged;
@@ -14,6 +15,7 @@ pub mod schedule;
 mod tape;
 
 pub use error::NnError;
+pub use packed::PackedParams;
 pub use params::{Init, ParamId, ParamSpec, ParamSpecs, Params};
 pub use profile::{OperatorTime, OperatorTimes};
 pub use ragged::Ragged;

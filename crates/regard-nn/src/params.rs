@@ -9,7 +9,7 @@ use std::sync::Arc;
 use regard_tensor::{Buffer, Key, Real, Shape, Tensor};
 
 /// Names one parameter of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ParamId(usize);
 
 /// How a parameter's first values are drawn.

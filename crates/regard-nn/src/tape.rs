@@ -4,11 +4,14 @@
 //! at once and, when training, leaves a closure that turns the gradient of its output into
 //! those of its inputs. Gradients of parameters go straight into one flat buffer.
 
+use std::ops::Range;
 use std::panic::Location;
+use std::sync::Arc;
 
-use regard_tensor::{Key, Real, Shape, Tensor, kernels::elementwise};
+use regard_tensor::kernels::{elementwise, matmul::Packed};
+use regard_tensor::{Key, Real, Shape, Tensor};
 
-use crate::{OperatorTimes, ParamId, Params};
+use crate::{OperatorTimes, PackedParams, ParamId, Params};
 
 /// A value on the tape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub enum Mode {
 /// A record of one forward pass.
 pub struct Tape<'p, T: Real> {
     params: &'p Params<T>,
+    packed: Option<&'p PackedParams<T>>,
     nodes: Vec<Node<T>>,
     mode: Mode,
     draws: u64,
@@ -47,7 +51,12 @@ pub struct Tape<'p, T: Real> {
 impl<'p, T: Real> Tape<'p, T> {
     /// An empty tape over a model's parameters.
     pub fn new(params: &'p Params<T>, mode: Mode) -> Self {
-        Self { params, nodes: Vec::new(), mode, draws: 0, times: None }
+        Self { params, packed: None, nodes: Vec::new(), mode, draws: 0, times: None }
+    }
+
+    /// An empty tape in [`Mode::Inference`] over parameters that do not change any more.
+    pub fn inference(packed: &'p PackedParams<T>) -> Self {
+        Self { packed: Some(packed), ..Self::new(packed.params(), Mode::Inference) }
     }
 
     /// Adds the time of every operator from now on, forward and backward, to `times`.
@@ -93,6 +102,12 @@ impl<'p, T: Real> Tape<'p, T> {
     /// The value of a node.
     pub fn value(&self, var: Var) -> &Tensor<T> {
         &self.nodes[var.0].value
+    }
+
+    /// The transpose of some columns of a parameter, packed, where parameters are kept so.
+    pub(crate) fn packed(&self, var: Var, columns: Range<usize>) -> Option<Arc<Packed<T>>> {
+        let id = self.nodes[var.0].param?;
+        Some(self.packed?.transposed(id, columns))
     }
 
     /// The shape of a node's value.

@@ -50,23 +50,23 @@ pub fn chunks2<A: Send, B: Send>(
     }
 }
 
-/// As [`chunks2`], for three arrays cut alike.
+/// As [`chunks2`], for three arrays.
 ///
 /// # Panics
-/// If the chunk length is 0 and there are elements.
+/// If a chunk length is 0 and there are elements.
 pub fn chunks3<T: Send>(
     (a, b, c): (&mut [T], &mut [T], &mut [T]),
-    chunk: usize,
+    chunks: [usize; 3],
     work: usize,
     f: impl Fn(usize, (&mut [T], &mut [T], &mut [T])) + Sync + Send,
 ) {
-    let chunk = chunk.max(1);
-    if work < SMALL || a.len() <= chunk {
-        let pieces = a.chunks_mut(chunk).zip(b.chunks_mut(chunk)).zip(c.chunks_mut(chunk));
+    let [ca, cb, cc] = chunks.map(|chunk| chunk.max(1));
+    if work < SMALL || a.len() <= ca {
+        let pieces = a.chunks_mut(ca).zip(b.chunks_mut(cb)).zip(c.chunks_mut(cc));
         pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
     } else {
-        let pieces = a.par_chunks_mut(chunk).zip(b.par_chunks_mut(chunk));
-        let pieces = pieces.zip(c.par_chunks_mut(chunk));
+        let pieces = a.par_chunks_mut(ca).zip(b.par_chunks_mut(cb));
+        let pieces = pieces.zip(c.par_chunks_mut(cc));
         pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
     }
 }

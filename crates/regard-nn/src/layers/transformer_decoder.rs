@@ -77,15 +77,18 @@ impl CrossAttention {
 /// Keys and values of the tokens so far, of every row of a batch that all stand at the same place.
 #[derive(Debug, Clone)]
 pub struct KvCache<T: Real> {
-    /// `[rows, room, 2·d_model]`, the first `len` of each row in use.
+    /// `[slots, room, 2·d_model]`, the first `len` of each slot in use.
     data: Tensor<T>,
+    /// The slot of each row.
+    slots: Vec<usize>,
     len: usize,
 }
 
 impl<T: Real> KvCache<T> {
     /// No tokens yet.
     pub fn new(rows: usize, d_model: usize) -> Self {
-        Self { data: Tensor::stale(&[rows, 16, 2 * d_model]), len: 0 }
+        let data = Tensor::stale(&[rows, 16, 2 * d_model]);
+        Self { data, slots: (0..rows).collect(), len: 0 }
     }
 
     /// Tokens so far.
@@ -98,18 +101,40 @@ impl<T: Real> KvCache<T> {
         self.len == 0
     }
 
-    /// Keeps the chosen rows, in this order.
+    /// Keeps the chosen rows, in this order. The first that goes on from a row takes its slot; only what
+    /// others need of it is copied.
     pub fn select(&mut self, rows: &[usize]) {
-        self.data = self.copied(rows.iter().copied(), self.data.dim(1));
+        let parents: Vec<usize> = rows.iter().map(|row| self.slots[*row]).collect();
+        let n_slots = self.data.dim(0);
+        if rows.len() > n_slots {
+            self.data = self.copied(&parents, self.data.dim(1));
+            self.slots = (0..rows.len()).collect();
+            return;
+        }
+        let mut taken = vec![false; n_slots];
+        let first: Vec<bool> =
+            parents.iter().map(|slot| !std::mem::replace(&mut taken[*slot], true)).collect();
+        let mut free = (0..n_slots).filter(|slot| !taken[*slot]);
+        let (size, used) = (self.data.dim(1) * self.data.dim(2), self.len * self.data.dim(2));
+        let data = self.data.data_mut();
+        let slot = |(parent, first): (&usize, bool)| {
+            if first {
+                return *parent;
+            }
+            let slot = free.next().expect("there are no more rows than slots");
+            data.copy_within(parent * size..parent * size + used, slot * size);
+            slot
+        };
+        self.slots = parents.iter().zip(first).map(slot).collect();
     }
 
-    /// The tokens so far of some rows, with this much room each.
-    fn copied(&self, rows: impl ExactSizeIterator<Item = usize>, room: usize) -> Tensor<T> {
+    /// The tokens so far of some slots, with this much room each.
+    fn copied(&self, slots: &[usize], room: usize) -> Tensor<T> {
         let (old, wide) = (self.data.dim(1) * self.data.dim(2), self.data.dim(2));
-        let mut out = Tensor::stale(&[rows.len(), room, wide]);
+        let mut out = Tensor::stale(&[slots.len(), room, wide]);
         let used = self.len * wide;
-        for (out, row) in out.data_mut().chunks_exact_mut((room * wide).max(1)).zip(rows) {
-            out[..used].copy_from_slice(&self.data.data()[row * old..row * old + used]);
+        for (out, slot) in out.data_mut().chunks_exact_mut((room * wide).max(1)).zip(slots) {
+            out[..used].copy_from_slice(&self.data.data()[slot * old..slot * old + used]);
         }
         out
     }
@@ -117,14 +142,16 @@ impl<T: Real> KvCache<T> {
     /// Adds a token to every row: the keys and values that stand behind the queries in qkv
     /// `[rows, 3·d_model]`.
     fn push(&mut self, qkv: &Tensor<T>) {
-        let (rows, wide) = (self.data.dim(0), self.data.dim(2));
+        let wide = self.data.dim(2);
         if self.len == self.data.dim(1) {
-            self.data = self.copied(0..rows, 2 * self.len);
+            self.data = self.copied(&self.slots, 2 * self.len);
+            self.slots = (0..self.slots.len()).collect();
         }
         let (room, at) = (self.data.dim(1), self.len);
-        let data = self.data.data_mut().chunks_exact_mut((room * wide).max(1));
-        for (row, qkv) in data.zip(qkv.data().chunks_exact((wide / 2 * 3).max(1))) {
-            row[at * wide..(at + 1) * wide].copy_from_slice(&qkv[wide / 2..]);
+        let data = self.data.data_mut();
+        for (slot, qkv) in self.slots.iter().zip(qkv.data().chunks_exact((wide / 2 * 3).max(1))) {
+            let first = (slot * room + at) * wide;
+            data[first..first + wide].copy_from_slice(&qkv[wide / 2..]);
         }
         self.len += 1;
     }
@@ -132,14 +159,14 @@ impl<T: Real> KvCache<T> {
     /// The new token of each row against all of the row's so far.
     fn items(&self) -> Vec<Item> {
         let (room, len) = (self.data.dim(1), self.len);
-        let item = |row| Item {
+        let item = |(row, slot): (usize, &usize)| Item {
             q_start: row,
             q_len: 1,
-            kv_start: row * room,
+            kv_start: slot * room,
             kv_len: len,
             q_offset: len - 1,
         };
-        (0..self.data.dim(0)).map(item).collect()
+        self.slots.iter().enumerate().map(item).collect()
     }
 }
 
@@ -270,8 +297,8 @@ impl TransformerDecoderLayer {
     }
 
     /// The layer's output for one new token a row, x `[rows, d_model]`, over keys and values of the memory
-    /// that belong to the rows as the items say; with the weights of the cross-attention, row by row
-    /// `[heads, 1, source len]`, where asked for.
+    /// that belong to the rows as the items say; with the weights of the cross-attention, item by item
+    /// `[heads, rows, source len]`, where asked for.
     ///
     /// # Errors
     /// Shapes that do not fit.

@@ -2,9 +2,9 @@
 
 use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::add_column_sums;
-use regard_tensor::{Real, ShapeError, Tensor, simd};
+use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
-use super::recurrent::{Direction, Matrix, Steps, project, project_backward};
+use super::recurrent::{Direction, Matrix, Steps, cell_pieces, project, project_backward};
 use crate::{NnError, Ragged, Tape, Var};
 
 /// What backward needs, in step-major order.
@@ -104,6 +104,58 @@ pub(super) fn cell_backward<T: Real>(
     }
 }
 
+/// One step of all rows: [`cell_forward`] for gates `[n, 4h]` and y `[n, h]`, given each row's argument by its
+/// input.
+pub(super) fn cells_forward<'a, T: Real>(
+    h: usize,
+    xw: impl Fn(usize) -> &'a [T] + Sync,
+    hw: &[T],
+    old: Option<&[T]>,
+    (gates, y): (&mut [T], &mut [T]),
+) {
+    let (rows, work) = cell_pieces(y.len() / h, h);
+    parallel::chunks2(gates, rows * 4 * h, y, rows * h, work, |p, gates, y| {
+        let (first, xw) = (p * rows, &xw);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let lines = gates.chunks_exact_mut(4 * h).zip(y.chunks_exact_mut(h));
+                for (r, (gates, y)) in lines.enumerate() {
+                    let at = first + r;
+                    let old = old.map(|old| &old[at * h..(at + 1) * h]);
+                    cell_forward(xw(at), &hw[at * 3 * h..(at + 1) * 3 * h], old, gates, y);
+                }
+            },
+        );
+    });
+}
+
+/// The way back of [`cells_forward`]: [`cell_backward`] for all rows, given gates and the states before, which
+/// may be empty; `dy` gives each row's gradient from outside.
+pub(super) fn cells_backward<'a, T: Real>(
+    h: usize,
+    (gates, old): (&[T], &[T]),
+    dy: impl Fn(usize) -> &'a [T] + Sync,
+    (carry, dx, du): (&mut [T], &mut [T], &mut [T]),
+) {
+    let (rows, work) = cell_pieces(carry.len() / h, h);
+    let chunks = [rows * h, rows * 3 * h, rows * 3 * h];
+    parallel::chunks3((carry, dx, du), chunks, work, |p, (carry, dx, du)| {
+        let (first, dy) = (p * rows, &dy);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let lines = dx.chunks_exact_mut(3 * h).zip(du.chunks_exact_mut(3 * h));
+                for (r, ((dx, du), carry)) in lines.zip(carry.chunks_exact_mut(h)).enumerate() {
+                    let at = first + r;
+                    let gates = &gates[at * 4 * h..(at + 1) * 4 * h];
+                    cell_backward(gates, old.get(at * h..(at + 1) * h), dy(at), carry, dx, du);
+                }
+            },
+        );
+    });
+}
+
 fn forward<T: Real>(
     xw: &Tensor<T>,
     w_hh: &Matrix<T>,
@@ -133,21 +185,10 @@ fn forward<T: Real>(
         if let Some(old) = old {
             w_hh.times(&mut hw[..n * 3 * h], 1.0, old, n);
         }
-        let (xw, hw) = (xw.data(), &hw[..n * 3 * h]);
         let kept = &mut kept[from * 4 * h..(from + n) * 4 * h];
         let sources = &steps.source[from..from + n];
-        simd::vectorise(
-            #[inline(always)]
-            move || {
-                let rows = kept.chunks_exact_mut(4 * h).zip(y_now.chunks_exact_mut(h));
-                let rows = rows.zip(hw.chunks_exact(3 * h)).zip(sources);
-                for (r, (((kept, y), hw), source)) in rows.enumerate() {
-                    let at = *source as usize * 3 * h;
-                    let old = old.map(|old| &old[r * h..(r + 1) * h]);
-                    cell_forward(&xw[at..at + 3 * h], hw, old, kept, y);
-                }
-            },
-        );
+        let xw = |r: usize| xw.row(sources[r] as usize);
+        cells_forward(h, xw, &hw[..n * 3 * h], old, (kept, &mut y_now[..n * h]));
     }
     Kept { steps, gates, hidden, initial }
 }
@@ -170,7 +211,7 @@ fn backward<T: Real>(
     for t in (0..steps.len()).rev() {
         let (from, n) = (steps.starts[t], steps.width(t));
         let span = from * 3 * h..(from + n) * 3 * h;
-        let (gates, hidden) = (kept.gates.data(), kept.hidden.data());
+        let (gates, hidden) = (&kept.gates.data()[from * 4 * h..], kept.hidden.data());
         let old = match (t, &kept.initial) {
             (0, None) => &[],
             (0, Some(initial)) => initial.data(),
@@ -179,25 +220,8 @@ fn backward<T: Real>(
         let sources = &steps.source[from..from + n];
         let (dx, du, carry_now) =
             (&mut dx_all[span.clone()], &mut dh_all[span.clone()], &mut carry[..n * h]);
-        let dy = dy.data();
-        simd::vectorise(
-            #[inline(always)]
-            move || {
-                let rows = dx.chunks_exact_mut(3 * h).zip(du.chunks_exact_mut(3 * h));
-                let rows = rows.zip(carry_now.chunks_exact_mut(h)).zip(sources);
-                for (r, (((dx, du), carry), source)) in rows.enumerate() {
-                    let (at, source) = (from + r, *source as usize);
-                    cell_backward(
-                        &gates[at * 4 * h..(at + 1) * 4 * h],
-                        old.get(r * h..(r + 1) * h),
-                        &dy[source * h..(source + 1) * h],
-                        carry,
-                        dx,
-                        du,
-                    );
-                }
-            },
-        );
+        let dy = |r: usize| dy.row(sources[r] as usize);
+        cells_backward(h, (gates, old), dy, (carry_now, dx, du));
         if t > 0 || kept.initial.is_some() {
             w_hh.back(&mut carry[..n * h], 1.0, &dh_all[span], n);
         }
@@ -262,7 +286,7 @@ impl<T: Real> Tape<'_, T> {
         let xw = project(&xv, &wi, &bi);
         let steps = Steps::new(items, direction);
         let first = given.map(|y| steps.first(&y));
-        let wh = Matrix::new(wh);
+        let wh = self.matrix(w_hh);
         let kept = forward(&xw, &wh, &bh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);

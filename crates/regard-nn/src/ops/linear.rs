@@ -1,6 +1,6 @@
 //! Linear map with bias, activation and residual in one operator.
 
-use regard_tensor::kernels::matmul::{Mat, MatMut, matmul, matmul_then};
+use regard_tensor::kernels::matmul::{Mat, MatMut, matmul, matmul_packed_then, matmul_then};
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
@@ -66,8 +66,13 @@ impl<T: Real> Tape<'_, T> {
                 },
             );
         };
-        let (x_mat, w_mat) = (Mat::new(xv.data(), n, d_in), Mat::new(wv.data(), d_out, d_in).t());
-        matmul_then(y.data_mut(), saved.data_mut(), x_mat, w_mat, finish);
+        let (x_mat, out) = (Mat::new(xv.data(), n, d_in), y.data_mut());
+        if let Some(w) = self.packed(w, 0..d_in) {
+            matmul_packed_then(out, saved.data_mut(), x_mat, &w, finish);
+        } else {
+            let w = Mat::new(wv.data(), d_out, d_in).t();
+            matmul_then(out, saved.data_mut(), x_mat, w, finish);
+        }
         let saved = if keeps { saved } else { y.clone() };
         let inputs = [Some(x), Some(w), b, residual].into_iter().flatten().collect::<Vec<_>>();
         Ok(self.record(y, &inputs, move |dy, grads| {

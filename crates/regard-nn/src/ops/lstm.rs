@@ -2,9 +2,9 @@
 
 use regard_tensor::kernels::matmul::{Mat, MatMut, matmul};
 use regard_tensor::kernels::reduce::add_column_sums;
-use regard_tensor::{Real, ShapeError, Tensor, simd};
+use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
-use super::recurrent::{Direction, Handed, Matrix, Recurrence, Steps, take};
+use super::recurrent::{Direction, Handed, Matrix, Recurrence, Steps, cell_pieces, take};
 use crate::{NnError, Ragged, Tape, Var};
 
 /// What backward needs, in step-major order.
@@ -99,6 +99,56 @@ pub(super) fn cell_backward<T: Real>(
     }
 }
 
+/// One step of all rows: [`cell_forward`] for gates `[n, 4h]`, c and y `[n, h]`.
+pub(super) fn cells_forward<T: Real>(
+    h: usize,
+    (gates, c, y): (&mut [T], &mut [T], &mut [T]),
+    old: Option<&[T]>,
+) {
+    let (rows, work) = cell_pieces(y.len() / h, h);
+    let chunks = [rows * 4 * h, rows * h, rows * h];
+    parallel::chunks3((gates, c, y), chunks, work, |p, (gates, c, y)| {
+        let old = old.map(|old| &old[p * rows * h..]);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let lines = gates.chunks_exact_mut(4 * h).zip(c.chunks_exact_mut(h));
+                for (r, ((gates, c), y)) in lines.zip(y.chunks_exact_mut(h)).enumerate() {
+                    cell_forward(gates, old.map(|old| &old[r * h..(r + 1) * h]), c, y);
+                }
+            },
+        );
+    });
+}
+
+/// The way back of [`cells_forward`]: [`cell_backward`] for all rows, given gates, c and the c before, which may
+/// be empty; `dy` gives each row's gradient from outside.
+pub(super) fn cells_backward<'a, T: Real>(
+    h: usize,
+    (gates, cell, old): (&[T], &[T], &[T]),
+    dy: impl Fn(usize) -> &'a [T] + Sync,
+    dh: &[T],
+    (dc, dz): (&mut [T], &mut [T]),
+) {
+    let (rows, work) = cell_pieces(dh.len() / h, h);
+    parallel::chunks2(dc, rows * h, dz, rows * 4 * h, work, |p, dc, dz| {
+        let (first, dy) = (p * rows, &dy);
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let lines = dz.chunks_exact_mut(4 * h).zip(dc.chunks_exact_mut(h));
+                for (r, (dz, dc)) in lines.enumerate() {
+                    let at = first + r;
+                    let row = at * h..(at + 1) * h;
+                    let gates = &gates[at * 4 * h..(at + 1) * 4 * h];
+                    let (cell, old) = (&cell[row.clone()], old.get(row.clone()));
+                    cell_backward(gates, cell, old, dy(at), &dh[row], dc, dz);
+                }
+            },
+        );
+    });
+}
+
 fn forward<T: Real>(
     xw: &Tensor<T>,
     w_hh: &Matrix<T>,
@@ -132,15 +182,7 @@ fn forward<T: Real>(
         if let Some(y_old) = y_old {
             w_hh.times(now, 1.0, y_old, n);
         }
-        simd::vectorise(
-            #[inline(always)]
-            move || {
-                let rows = now.chunks_exact_mut(4 * h).zip(c_now.chunks_exact_mut(h));
-                for (r, ((gates, c), y)) in rows.zip(y_now.chunks_exact_mut(h)).enumerate() {
-                    cell_forward(gates, old.map(|old| &old[r * h..(r + 1) * h]), c, y);
-                }
-            },
-        );
+        cells_forward(h, (now, &mut c_now[..n * h], &mut y_now[..n * h]), old);
     }
     Kept { steps, gates, cell, hidden, initial }
 }
@@ -166,33 +208,15 @@ fn backward<T: Real>(
         let span = from * 4 * h..(from + n) * 4 * h;
         let now = &mut dz_all[span.clone()];
         let (dh_now, dc_now) = (&dh_all[..n * h], &mut dc_all[..n * h]);
-        let (gates, cell) = (kept.gates.data(), kept.cell.data());
+        let (gates, cell) = (&kept.gates.data()[span.start..], kept.cell.data());
         let old = match (t, &kept.initial) {
             (0, None) => &[],
             (0, Some((_, c))) => c.data(),
             _ => &cell[steps.starts[t - 1] * h..],
         };
         let sources = &steps.source[from..from + n];
-        let dy = dy.data();
-        simd::vectorise(
-            #[inline(always)]
-            move || {
-                let states = dh_now.chunks_exact(h).zip(dc_now.chunks_exact_mut(h));
-                let rows = now.chunks_exact_mut(4 * h).zip(states).zip(sources);
-                for (r, ((dz, (dh, dc)), source)) in rows.enumerate() {
-                    let at = from + r;
-                    cell_backward(
-                        &gates[at * 4 * h..(at + 1) * 4 * h],
-                        &cell[at * h..(at + 1) * h],
-                        old.get(r * h..(r + 1) * h),
-                        &dy[*source as usize * h..(*source as usize + 1) * h],
-                        dh,
-                        dc,
-                        dz,
-                    );
-                }
-            },
-        );
+        let dy = |r: usize| dy.row(sources[r] as usize);
+        cells_backward(h, (gates, &cell[from * h..], old), dy, dh_now, (dc_now, now));
         if t > 0 || kept.initial.is_some() {
             w_hh.back(&mut dh_all[..n * h], 0.0, &dz_all[span], n);
         }
@@ -263,7 +287,7 @@ impl<T: Real> Tape<'_, T> {
         let xw = super::recurrent::project(&xv, &wi, &bv);
         let steps = Steps::new(items, direction);
         let first = given.as_ref().map(|(y, c)| (steps.first(y), steps.first(c)));
-        let wh = Matrix::new(wh);
+        let wh = self.matrix(w_hh);
         let kept = forward(&xw, &wh, steps, first);
         drop(xw);
         let y = kept.steps.scatter(&kept.hidden);

@@ -1,7 +1,7 @@
 //! What the recurrent operators share: the order of rows in which a packed batch of different
 //! lengths becomes one matrix product a step.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use regard_tensor::kernels::matmul::{Mat, MatMut, Packed, matmul, matmul_packed};
 use regard_tensor::{Real, Tensor};
@@ -46,8 +46,13 @@ pub struct Recurrence {
     pub last_cells: Option<Var>,
 }
 
+/// How `n` rows go through a cell of width `h`: so many at a time, which cost so many operations in all.
+pub(crate) fn cell_pieces(n: usize, h: usize) -> (usize, usize) {
+    (n.div_ceil(8).max(4), n * h * 32)
+}
+
 /// A gradient that the backward pass of one node leaves for another's.
-pub(crate) type Handed<T> = std::sync::Arc<std::sync::Mutex<Option<Tensor<T>>>>;
+pub(crate) type Handed<T> = Arc<std::sync::Mutex<Option<Tensor<T>>>>;
 
 /// Takes what was left.
 pub(crate) fn take<T: Real>(handed: &Handed<T>) -> Option<Tensor<T>> {
@@ -58,7 +63,7 @@ impl<T: Real> Tape<'_, T> {
     /// Writes down a second output of the operator whose first is `main`: its gradient is left in
     /// `handed` before the way back reaches `main`, which it does even where nothing used `main`.
     pub(crate) fn second_output(&mut self, value: Tensor<T>, main: Var, handed: &Handed<T>) -> Var {
-        let (handed, shape) = (std::sync::Arc::clone(handed), self.shape(main));
+        let (handed, shape) = (Arc::clone(handed), self.shape(main));
         self.record(value, &[main], move |dy, grads| {
             *handed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(dy.clone());
             grads.add(main, Tensor::zeros(&shape));
@@ -201,21 +206,24 @@ impl Steps {
 pub(crate) struct Matrix<T: Real> {
     w: Tensor<T>,
     columns: std::ops::Range<usize>,
-    forward: OnceLock<Packed<T>>,
+    forward: OnceLock<Arc<Packed<T>>>,
     backward: OnceLock<Packed<T>>,
 }
 
+impl<T: Real> Tape<'_, T> {
+    /// A parameter as a matrix for many products.
+    pub(crate) fn matrix(&self, w: Var) -> Matrix<T> {
+        self.matrix_part(w, 0..self.value(w).cols())
+    }
+
+    /// Some of the columns of a parameter as a matrix of their own.
+    pub(crate) fn matrix_part(&self, w: Var, columns: std::ops::Range<usize>) -> Matrix<T> {
+        let forward = self.packed(w, columns.clone()).map_or_else(OnceLock::new, OnceLock::from);
+        Matrix { w: self.value(w).clone(), columns, forward, backward: OnceLock::new() }
+    }
+}
+
 impl<T: Real> Matrix<T> {
-    pub(crate) fn new(w: Tensor<T>) -> Self {
-        let columns = 0..w.cols();
-        Self::part(w, columns)
-    }
-
-    /// Some of the columns of W alone.
-    pub(crate) fn part(w: Tensor<T>, columns: std::ops::Range<usize>) -> Self {
-        Self { w, columns, forward: OnceLock::new(), backward: OnceLock::new() }
-    }
-
     pub(crate) fn rows(&self) -> usize {
         self.w.dim(0)
     }
@@ -230,7 +238,7 @@ impl<T: Real> Matrix<T> {
 
     /// `out ← β·out + x Wᵀ` for `n` rows.
     pub(crate) fn times(&self, out: &mut [T], beta: f64, x: &[T], n: usize) {
-        let w = self.forward.get_or_init(|| Packed::new(self.mat().t()));
+        let w = self.forward.get_or_init(|| Arc::new(Packed::new(self.mat().t())));
         let (out, x) = (MatMut::new(out, n, self.rows()), Mat::new(x, n, self.cols()));
         matmul_packed(out, beta, 1.0, x, w);
     }

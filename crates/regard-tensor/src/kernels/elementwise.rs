@@ -63,7 +63,7 @@ pub fn update3<T: Real>(
 ) {
     let n = x.len();
     assert!(a.len() == n && b.len() == n && c.len() == n, "lengths agree");
-    parallel::chunks3((a, b, c), CHUNK, n * cost, |i, (a, b, c)| {
+    parallel::chunks3((a, b, c), [CHUNK; 3], n * cost, |i, (a, b, c)| {
         let x = &x[i * CHUNK..i * CHUNK + a.len()];
         simd::vectorise(
             #[inline(always)]

@@ -231,7 +231,36 @@ pub fn matmul_then<T: Real>(
     b: Mat<'_, T>,
     finish: impl Fn(usize, &mut [T], &mut [T]) + Sync,
 ) {
-    let (m, n) = (a.rows, b.cols);
+    with_rows(c, beside, (a.rows, b.cols), &finish, |c, finish| {
+        product(c, 0.0, 1.0, a, b, Some(finish));
+    });
+}
+
+/// As [`matmul_then`], with B packed before; the same bits.
+///
+/// # Panics
+/// As [`matmul`].
+pub fn matmul_packed_then<T: Real>(
+    c: &mut [T],
+    beside: &mut [T],
+    a: Mat<'_, T>,
+    b: &Packed<T>,
+    finish: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    assert!(b.depth == a.cols, "matrix sizes agree");
+    with_rows(c, beside, (a.rows, b.cols), &finish, |c, finish| {
+        multiply(c, 0.0, 1.0, a, Right::Packed(b), Some(finish));
+    });
+}
+
+/// Hands `run` the m × n matrix C and what is to be done with its rows and those of `beside`.
+fn with_rows<T: Real>(
+    c: &mut [T],
+    beside: &mut [T],
+    (m, n): (usize, usize),
+    finish: &(impl Fn(usize, &mut [T], &mut [T]) + Sync),
+    run: impl FnOnce(MatMut<'_, T>, &(dyn Fn(usize, &mut [T]) + Sync)),
+) {
     assert!(c.len() == m * n, "matrix sizes agree");
     assert!(beside.is_empty() || beside.len() == c.len(), "one number beside each");
     let wide = if beside.is_empty() { 0 } else { n };
@@ -244,8 +273,7 @@ pub fn matmul_then<T: Real>(
             unsafe { std::slice::from_raw_parts_mut(others.get().add(i * wide), count * wide) };
         finish(i, rows, others);
     };
-    let c = MatMut { data: c, rows: m, cols: n, row_stride: n };
-    product(c, 0.0, 1.0, a, b, Some(&call));
+    run(MatMut { data: c, rows: m, cols: n, row_stride: n }, &call);
 }
 
 /// What is done with rows of a contiguous C, from the named one on, once they are computed.
@@ -612,6 +640,13 @@ mod tests {
                 assert!(c.iter().zip(&want).enumerate().all(|(i, (c, w))| *c == w + i as f64));
                 matmul_then(&mut c, &mut [], am, bm, |_, _, beside| assert!(beside.is_empty()));
                 assert_eq!(c, want);
+                let twice = |_: usize, rows: &mut [f64], _: &mut [f64]| {
+                    for x in rows {
+                        *x *= 2.0;
+                    }
+                };
+                matmul_packed_then(&mut c, &mut [], am, &Packed::new(bm), twice);
+                assert!(c.iter().zip(&want).all(|(c, w)| *c == 2.0 * w));
             }
         }
     }

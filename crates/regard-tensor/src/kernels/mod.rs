@@ -1,6 +1,7 @@
 //! Numeric kernels: matrix product, element-wise functions, row reductions.
 
 pub mod elementwise;
+pub mod few;
 pub mod matmul;
 pub mod product;
 #[cfg(target_arch = "x86_64")]

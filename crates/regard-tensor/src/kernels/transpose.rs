@@ -37,10 +37,10 @@ pub fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
+pub(super) mod avx2 {
     use std::arch::x86_64::{
-        __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
-        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+        __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_setzero_ps, _mm256_shuffle_ps,
+        _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
 
     /// # Safety
@@ -71,8 +71,21 @@ mod avx2 {
     /// As [`sixteen`], for 8 elements of each row and 120 of `out`.
     #[target_feature(enable = "avx2")]
     unsafe fn square(rows: [*const f32; 8], out: *mut f32) {
-        // SAFETY: the caller's promise.
-        let r: [__m256; 8] = rows.map(|row| unsafe { _mm256_loadu_ps(row) });
+        let mut r = [_mm256_setzero_ps(); 8];
+        for (r, row) in r.iter_mut().zip(rows) {
+            // SAFETY: the caller's promise.
+            *r = unsafe { _mm256_loadu_ps(row) };
+        }
+        for (m, column) in columns(r).into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { _mm256_storeu_ps(out.add(m * 16), column) };
+        }
+    }
+
+    /// The columns of a square of 8 × 8 given by rows.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(in super::super) fn columns(r: [__m256; 8]) -> [__m256; 8] {
         let mut t = r;
         for n in 0..4 {
             t[2 * n] = _mm256_unpacklo_ps(r[2 * n], r[2 * n + 1]);
@@ -89,12 +102,10 @@ mod avx2 {
         }
         for m in 0..4 {
             let (a, b) = (u[m], u[4 + m]);
-            // SAFETY: the caller's promise: columns m and 4 + m of the square.
-            unsafe {
-                _mm256_storeu_ps(out.add(m * 16), _mm256_permute2f128_ps::<0x20>(a, b));
-                _mm256_storeu_ps(out.add((4 + m) * 16), _mm256_permute2f128_ps::<0x31>(a, b));
-            }
+            t[m] = _mm256_permute2f128_ps::<0x20>(a, b);
+            t[4 + m] = _mm256_permute2f128_ps::<0x31>(a, b);
         }
+        t
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Cho2014Config, Sequences};
 use crate::layers::{Embedding, Linear, Stack, StateVars};
 use crate::models::at_least_one;
 use crate::ops::{Activation, Cell, Direction};
-use crate::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
+use crate::{NnError, PackedParams, ParamSpecs, Ragged, Tape, Var};
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
@@ -116,11 +116,11 @@ impl Cho2014 {
 
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut RnnState<T>,
         previous: &[u32],
     ) -> Result<Tensor<T>, NnError> {
-        let mut tape = Tape::new(params, Mode::Inference);
+        let mut tape = Tape::inference(packed);
         let before = state.vars(&mut tape);
         let c = state.feed_var(&mut tape);
         let items = Ragged::new(&vec![1; previous.len()]);

@@ -14,10 +14,12 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use regard_tensor::{Real, Tensor};
+use rayon::prelude::*;
+use regard_tensor::kernels::reduce;
+use regard_tensor::{Real, Tensor, parallel, simd};
 use serde::{Deserialize, Serialize};
 
-use super::{BEGIN, Decoding, END, PairBatch, Sequences, Translator};
+use super::{BEGIN, END, PairBatch, Sequences, Translator};
 use crate::{NnError, Params};
 
 /// What divides a log-probability, so that long outputs are not at a disadvantage.
@@ -187,9 +189,12 @@ pub fn search<T: Real>(
     decoding.keep_attention(config.wants_attention());
     let mut searches: Vec<Search> =
         source.items.lengths().iter().map(|_| Search::new(config)).collect();
-    let mut owners: Vec<usize> = (0..searches.len()).collect();
-    while !owners.is_empty() {
-        let previous: Vec<u32> = live(&searches, &owners).map(Prefix::last).collect();
+    loop {
+        let previous: Vec<u32> =
+            searches.iter().flat_map(|search| &search.live).map(Prefix::last).collect();
+        if previous.is_empty() {
+            break;
+        }
         let log_p = decoding.step(&previous)?;
         if config.wants_attention() && decoding.attention().is_none() {
             let (name, expected, actual) = if config.attention {
@@ -200,27 +205,26 @@ pub fn search<T: Real>(
             let expected = format!("{expected} for a model without attention");
             return Err(NnError::Hyper { name, expected, actual });
         }
-        let mut kept = Vec::new();
-        let mut next = Vec::new();
-        let mut first = 0;
-        for owner in &owners {
-            let search = &mut searches[*owner];
-            let rows = first..first + search.live.len();
-            first = rows.end;
-            let parents = search.advance(&log_p, &decoding, rows.start);
-            if !parents.is_empty() {
-                kept.extend(parents.iter().map(|p| rows.start + p));
-                next.push(*owner);
-            }
+        let mut rows = 0;
+        let mut going = Vec::with_capacity(searches.len());
+        for search in searches.iter_mut().filter(|search| !search.live.is_empty()) {
+            let first = rows;
+            rows += search.live.len();
+            going.push((first, search));
         }
-        decoding.select(&kept)?;
-        owners = next;
+        // The rows of each source that go on.
+        let advance = |(first, search): (usize, &mut Search<'_>)| -> Vec<usize> {
+            let parents = search.advance(&log_p, decoding.attention(), first);
+            parents.into_iter().map(|parent| first + parent).collect()
+        };
+        let kept: Vec<Vec<usize>> = if log_p.len() < parallel::SMALL {
+            going.into_iter().map(advance).collect()
+        } else {
+            going.into_par_iter().map(advance).collect()
+        };
+        decoding.select(&kept.concat())?;
     }
     Ok(searches.into_iter().map(Search::best).collect())
-}
-
-fn live<'s>(searches: &'s [Search], owners: &'s [usize]) -> impl Iterator<Item = &'s Prefix> {
-    owners.iter().flat_map(|owner| &searches[*owner].live)
 }
 
 /// A half-written output.
@@ -280,16 +284,16 @@ impl<'c> Search<'c> {
         Self { config, live: vec![Prefix::default()], finished: Vec::new() }
     }
 
-    /// Takes one step; returns the parent of each prefix that goes on. The rows of the live prefixes
-    /// begin at `first`.
+    /// Takes one step; returns the parent of each prefix that goes on, none once the search is done. The rows
+    /// of the live prefixes begin at `first`.
     fn advance<T: Real>(
         &mut self,
         log_p: &Tensor<T>,
-        decoding: &Decoding<'_, T>,
+        attention: Option<&[Vec<T>]>,
         first: usize,
     ) -> Vec<usize> {
         let full = self.live[0].tokens.len() == self.config.max_length;
-        let attention: Vec<Vec<f32>> = match decoding.attention() {
+        let attention: Vec<Vec<f32>> = match attention {
             Some(all) => all[first..first + self.live.len()]
                 .iter()
                 .map(|row| row.iter().map(|a| a.to_f64() as f32).collect())
@@ -297,16 +301,17 @@ impl<'c> Search<'c> {
             None => vec![Vec::new(); self.live.len()],
         };
         let chosen = self.candidates(log_p, first, full);
+        let before = std::mem::take(&mut self.live);
         if chosen.is_empty() {
             // Nothing may follow: what stands is all there is.
-            for prefix in std::mem::take(&mut self.live) {
+            for prefix in before {
                 self.finish(prefix, false);
             }
             return Vec::new();
         }
         let (mut parents, mut live) = (Vec::new(), Vec::new());
         for Candidate { log_prob, parent, token } in chosen {
-            let mut prefix = self.live[parent].clone();
+            let mut prefix = before[parent].clone();
             prefix.log_prob = log_prob;
             prefix.attention.push(attention[parent].clone());
             if token == END {
@@ -328,27 +333,41 @@ impl<'c> Search<'c> {
     fn candidates<T: Real>(&self, log_p: &Tensor<T>, first: usize, full: bool) -> Vec<Candidate> {
         let config = self.config;
         let mut best = BinaryHeap::with_capacity(config.beam.min(1 << 12) + 1);
+        let beaten = |best: &BinaryHeap<Reverse<Candidate>>, candidate: Candidate| {
+            let full = best.len() == config.beam;
+            full && best.peek().is_some_and(|Reverse(worst)| candidate < *worst)
+        };
+        let mut tops = vec![T::ZERO; log_p.cols().div_ceil(BLOCK)];
         for (parent, prefix) in self.live.iter().enumerate() {
             let row = log_p.row(first + parent);
             let ends = prefix.tokens.len() >= config.min_length;
-            for (token, p) in row.iter().enumerate() {
-                let token = token as u32;
-                let log_prob = prefix.log_prob + p.to_f64();
-                let candidate = Candidate { log_prob, parent, token };
-                let beaten = best.len() == config.beam
-                    && best.peek().is_some_and(|Reverse(worst)| candidate < *worst);
-                if beaten || log_prob == f64::NEG_INFINITY || token == BEGIN {
+            largest(row, &mut tops);
+            for ((block, row), top) in row.chunks(BLOCK).enumerate().zip(&tops) {
+                let candidate = |p: T, token: u32| {
+                    let log_prob = prefix.log_prob + p.to_f64();
+                    Candidate { log_prob, parent, token }
+                };
+                // None of the block is better than its largest number at its first token.
+                let token = (block * BLOCK) as u32;
+                if beaten(&best, candidate(*top, token)) {
                     continue;
                 }
-                let allowed = if token == END {
-                    ends
-                } else {
-                    !full && !prefix.repeats(token, config.no_repeat)
-                };
-                if allowed {
-                    best.push(Reverse(candidate));
-                    if best.len() > config.beam {
-                        best.pop();
+                for (token, p) in (token..).zip(row) {
+                    let candidate = candidate(*p, token);
+                    let never = candidate.log_prob == f64::NEG_INFINITY || token == BEGIN;
+                    if never || beaten(&best, candidate) {
+                        continue;
+                    }
+                    let allowed = if token == END {
+                        ends
+                    } else {
+                        !full && !prefix.repeats(token, config.no_repeat)
+                    };
+                    if allowed {
+                        best.push(Reverse(candidate));
+                        if best.len() > config.beam {
+                            best.pop();
+                        }
                     }
                 }
             }
@@ -371,6 +390,21 @@ impl<'c> Search<'c> {
         self.finished.truncate(self.config.n_best);
         self.finished
     }
+}
+
+/// Tokens that are passed over together where the likeliest of them comes too late.
+const BLOCK: usize = 64;
+
+/// The largest number of each block of a row.
+fn largest<T: Real>(row: &[T], tops: &mut [T]) {
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            for (top, block) in tops.iter_mut().zip(row.chunks(BLOCK)) {
+                *top = reduce::max(block);
+            }
+        },
+    );
 }
 
 /// Σ_j ln min(Σ_i a_ij, 1); a source token that nothing looked at counts as 1e-10.

@@ -1,5 +1,7 @@
 //! Writing step by step: the states of a batch of half-written outputs.
 
+use std::sync::Arc;
+
 use regard_tensor::{Real, ShapeError, Tensor};
 
 use super::alignment::Source;
@@ -7,7 +9,7 @@ use super::transformer::TransformerState;
 use super::translator::Translator;
 use crate::layers::StateVars;
 use crate::ops::{Resumed, Seen};
-use crate::{NnError, Params, Tape, Var};
+use crate::{NnError, PackedParams, Tape, Var};
 
 /// A batch of half-written outputs, one a row; several rows may write for one source.
 ///
@@ -17,7 +19,7 @@ use crate::{NnError, Params, Tape, Var};
 #[derive(Debug, Clone)]
 pub struct Decoding<'m, T: Real> {
     pub(super) model: &'m Translator,
-    pub(super) params: &'m Params<T>,
+    pub(super) packed: Arc<PackedParams<T>>,
     pub(super) state: State<T>,
     pub(super) keep_attention: bool,
     pub(super) attention: Option<Vec<Vec<T>>>,
@@ -179,7 +181,8 @@ impl<T: Real> Decoding<'_, T> {
             return Err(NnError::Index { operation, what: "token", index, at, limit: vocab });
         }
         let (model, keep) = (self.model, self.keep_attention);
-        let Step { mut logits, seen } = model.step(self.params, &mut self.state, previous, keep)?;
+        let Step { mut logits, seen } =
+            model.step(&self.packed, &mut self.state, previous, keep)?;
         self.attention = seen.filter(|_| keep).map(|seen| seen.weights);
         log_softmax(&mut logits);
         Ok(logits)

@@ -24,7 +24,7 @@ use crate::models::at_least_one;
 use crate::ops::{
     Activation, AlignSpec, DecoderLayer, DecoderSpec, Direction, Order, Resumed, Seen,
 };
-use crate::{Init, Mode, NnError, ParamId, ParamSpecs, Params, Ragged, Tape, Var};
+use crate::{Init, NnError, PackedParams, ParamId, ParamSpecs, Ragged, Tape, Var};
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
@@ -180,12 +180,12 @@ impl LuongDecoder {
 
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut RnnState<T>,
         previous: &[u32],
         keep: bool,
     ) -> Result<Step<T>, NnError> {
-        let mut tape = Tape::new(params, Mode::Inference);
+        let mut tape = Tape::inference(packed);
         let align = self.alignment.resumed(&mut tape, state.annotations()?);
         let items = Ragged::new(&vec![1; previous.len()]);
         let before = state.vars(&mut tape);
@@ -262,12 +262,12 @@ impl Luong {
 
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut RnnState<T>,
         previous: &[u32],
         keep: bool,
     ) -> Result<Step<T>, NnError> {
-        self.decoder.step(params, state, previous, keep)
+        self.decoder.step(packed, state, previous, keep)
     }
 
     /// The radius of a local scope, and the σ of its Gaussian.

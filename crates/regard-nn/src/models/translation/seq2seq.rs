@@ -17,7 +17,7 @@ use super::{Seq2seqConfig, Sequences};
 use crate::layers::{Embedding, Linear, Stack};
 use crate::models::at_least_one;
 use crate::ops::Direction;
-use crate::{NnError, ParamSpecs, Params, Ragged, Tape, Var};
+use crate::{NnError, PackedParams, ParamSpecs, Ragged, Tape, Var};
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
@@ -87,11 +87,11 @@ impl Seq2seq {
 
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut RnnState<T>,
         previous: &[u32],
     ) -> Result<regard_tensor::Tensor<T>, NnError> {
-        let mut tape = Tape::new(params, crate::Mode::Inference);
+        let mut tape = Tape::inference(packed);
         let before = state.vars(&mut tape);
         let x = self.target.forward(&mut tape, previous)?;
         let items = Ragged::new(&vec![1; previous.len()]);

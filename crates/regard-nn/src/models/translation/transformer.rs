@@ -22,7 +22,7 @@ use crate::layers::{
 use crate::models::at_least_one;
 use crate::models::transformer::Positions;
 use crate::ops::{Activation, Seen};
-use crate::{Init, Mode, NnError, ParamId, ParamSpecs, Params, Ragged, Tape, Var};
+use crate::{Init, NnError, PackedParams, ParamId, ParamSpecs, Ragged, Tape, Var};
 
 /// See the [module](self).
 #[derive(Debug, Clone)]
@@ -57,6 +57,20 @@ pub(super) struct TransformerState<T: Real> {
 }
 
 impl<T: Real> TransformerState<T> {
+    /// Which rows look at which source: neighbours at the same one together, so that its keys are read once
+    /// for all of them.
+    fn pairs(&self) -> Vec<Item> {
+        let mut first = 0;
+        let runs = self.source.chunk_by(|a, b| a == b);
+        let item = |run: &[usize]| {
+            let keys = self.sources.rows(run[0]);
+            let (q_start, q_len) = (first, run.len());
+            first += q_len;
+            Item { q_start, q_len, kv_start: keys.start, kv_len: keys.len(), q_offset: 0 }
+        };
+        runs.map(item).collect()
+    }
+
     pub(super) fn select(&mut self, rows: &[usize]) {
         self.source = chosen_of(&self.source, rows);
         for cache in &mut self.caches {
@@ -246,25 +260,16 @@ impl TranslationTransformer {
 
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut TransformerState<T>,
         previous: &[u32],
         keep: bool,
     ) -> Result<Step<T>, NnError> {
-        let mut tape = Tape::new(params, Mode::Inference);
+        let mut tape = Tape::inference(packed);
         let items = Ragged::new(&vec![1; previous.len()]);
         let time = state.caches.first().map_or(0, KvCache::len);
         let mut y = self.embed(&mut tape, 1, (previous, &items), time)?;
-        let pairs: Vec<Item> = state
-            .source
-            .iter()
-            .enumerate()
-            .map(|(row, b)| {
-                let keys = state.sources.rows(*b);
-                let (kv_start, kv_len) = (keys.start, keys.len());
-                Item { q_start: row, q_len: 1, kv_start, kv_len, q_offset: 0 }
-            })
-            .collect();
+        let pairs = state.pairs();
         let mut last = None;
         let layers = self.decoder.iter().zip(&state.memory).zip(&mut state.caches);
         for (l, ((layer, memory), cache)) in layers.enumerate() {
@@ -283,18 +288,19 @@ impl TranslationTransformer {
     }
 }
 
-/// The mean over the heads of weights `[heads, 1, kv_len]`, item by item.
+/// The mean over the heads of weights `[heads, q_len, kv_len]`, item by item: one row a query.
 fn mean_over_heads<T: Real>(weights: &Tensor<T>, heads: usize, items: &[Item]) -> Vec<Vec<T>> {
     let share = T::from_f64(1.0 / heads as f64);
+    let mut rows = Vec::new();
     let mut from = 0;
-    let mean = |item: &Item| {
-        let mut row = vec![T::ZERO; item.kv_len];
-        for _ in 0..heads {
-            let head = &weights.data()[from..from + item.kv_len];
-            row.iter_mut().zip(head).for_each(|(a, w)| *a += *w * share);
-            from += item.kv_len;
+    for item in items {
+        let size = item.q_len * item.kv_len;
+        let mut mean = vec![T::ZERO; size];
+        for head in weights.data()[from..from + heads * size].chunks_exact(size.max(1)) {
+            mean.iter_mut().zip(head).for_each(|(a, w)| *a += *w * share);
         }
-        row
-    };
-    items.iter().map(mean).collect()
+        from += heads * size;
+        rows.extend(mean.chunks_exact(item.kv_len.max(1)).map(<[T]>::to_vec));
+    }
+    rows
 }

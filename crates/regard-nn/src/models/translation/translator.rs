@@ -1,5 +1,7 @@
 //! The choice among the translation models, and what all of them do.
 
+use std::sync::Arc;
+
 use regard_tensor::{Key, Real, Tensor};
 
 use super::decoding::{Decoding, State, Step, log_softmax};
@@ -8,7 +10,7 @@ use super::{
     Sequences, TranslationTransformer, TranslatorConfig, TranslatorModel,
 };
 use crate::ops::Seen;
-use crate::{Mode, NnError, ParamSpecs, Params, Tape, Var};
+use crate::{Mode, NnError, PackedParams, ParamSpecs, Params, Tape, Var};
 
 /// An encoder–decoder model.
 #[derive(Debug, Clone)]
@@ -187,11 +189,12 @@ impl Translator {
     /// An empty source, or an id outside the vocabulary.
     pub fn start<'m, T: Real>(
         &'m self,
-        params: &'m Params<T>,
+        params: &Params<T>,
         source: &Sequences,
     ) -> Result<Decoding<'m, T>, NnError> {
         source.check("source", self.config.source_vocab)?;
-        let mut tape = Tape::new(params, Mode::Inference);
+        let packed = Arc::new(PackedParams::new(params));
+        let mut tape = Tape::inference(&packed);
         let state = match &self.model {
             Model::Seq2seq(m) => State::Rnn(m.start(&mut tape, source)?),
             Model::Cho2014(m) => State::Rnn(m.start(&mut tape, source)?),
@@ -199,28 +202,29 @@ impl Translator {
             Model::Luong(m) => State::Rnn(m.start(&mut tape, source)?),
             Model::Transformer(m) => State::Transformer(m.start(&mut tape, source)?),
         };
-        Ok(Decoding { model: self, params, state, keep_attention: false, attention: None })
+        drop(tape);
+        Ok(Decoding { model: self, packed, state, keep_attention: false, attention: None })
     }
 
     /// The logits of the next token of every row.
     pub(super) fn step<T: Real>(
         &self,
-        params: &Params<T>,
+        packed: &PackedParams<T>,
         state: &mut State<T>,
         previous: &[u32],
         keep: bool,
     ) -> Result<Step<T>, NnError> {
         match (&self.model, state) {
             (Model::Seq2seq(m), State::Rnn(state)) => {
-                Ok(Step::blind(m.step(params, state, previous)?))
+                Ok(Step::blind(m.step(packed, state, previous)?))
             }
             (Model::Cho2014(m), State::Rnn(state)) => {
-                Ok(Step::blind(m.step(params, state, previous)?))
+                Ok(Step::blind(m.step(packed, state, previous)?))
             }
-            (Model::Bahdanau(m), State::Rnn(state)) => m.step(params, state, previous, keep),
-            (Model::Luong(m), State::Rnn(state)) => m.step(params, state, previous, keep),
+            (Model::Bahdanau(m), State::Rnn(state)) => m.step(packed, state, previous, keep),
+            (Model::Luong(m), State::Rnn(state)) => m.step(packed, state, previous, keep),
             (Model::Transformer(m), State::Transformer(state)) => {
-                m.step(params, state, previous, keep)
+                m.step(packed, state, previous, keep)
             }
             _ => unreachable!("a decoding is made by its own model"),
         }

@@ -86,9 +86,9 @@ impl<T: Real> Arrays<T> {
             keys: value(spec.keys),
             values: value(spec.values),
             v_a: spec.v_a.map(value),
-            query: spec.query.map(|w| Matrix::new(value(w))),
+            query: spec.query.map(|w| tape.matrix(w)),
             centre: match spec.scope {
-                AlignScope::LocalP { w_p, v_p, .. } => Some((Matrix::new(value(w_p)), value(v_p))),
+                AlignScope::LocalP { w_p, v_p, .. } => Some((tape.matrix(w_p), value(v_p))),
                 _ => None,
             },
             location: spec.location.map(|(f, u)| (value(f), value(u))),

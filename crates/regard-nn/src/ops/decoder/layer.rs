@@ -1,6 +1,6 @@
 //! One layer of a decoder: a step of its cell over the rows that still run, and the way back.
 
-use regard_tensor::{Key, Real, Tensor, simd};
+use regard_tensor::{Key, Real, Tensor};
 
 use super::DecoderLayer;
 use crate::ops::recurrent::{Cell, Matrix};
@@ -71,17 +71,7 @@ impl<T: Real> Layer<T> {
                 let (done, cell) = self.cell.data_mut().split_at_mut(from * h);
                 let first = self.first.1.as_ref().map_or(&[][..], |c| c.data());
                 let old_cell = if t == 0 { first } else { &done[before * h..] };
-                let cell = &mut cell[..n * h];
-                simd::vectorise(
-                    #[inline(always)]
-                    move || {
-                        let rows = gates.chunks_exact_mut(4 * h).zip(old_cell.chunks_exact(h));
-                        let rows = rows.zip(cell.chunks_exact_mut(h).zip(now.chunks_exact_mut(h)));
-                        for ((gates, old), (c, y)) in rows {
-                            lstm::cell_forward(gates, Some(old), c, y);
-                        }
-                    },
-                );
+                lstm::cells_forward(h, (gates, &mut cell[..n * h], now), Some(old_cell));
             }
             Cell::Gru => {
                 match &self.b_hh {
@@ -89,17 +79,9 @@ impl<T: Real> Layer<T> {
                     None => recurrent.fill(T::ZERO),
                 }
                 self.w_hh.times(recurrent, 1.0, old, n);
-                let (argument, recurrent) = (&*argument, &*recurrent);
-                simd::vectorise(
-                    #[inline(always)]
-                    move || {
-                        let rows = argument.chunks_exact(3 * h).zip(recurrent.chunks_exact(3 * h));
-                        let rows = rows.zip(old.chunks_exact(h).zip(gates.chunks_exact_mut(4 * h)));
-                        for (((xw, hw), (old, gates)), y) in rows.zip(now.chunks_exact_mut(h)) {
-                            gru::cell_forward(xw, hw, Some(old), gates, y);
-                        }
-                    },
-                );
+                let argument = &*argument;
+                let xw = |r: usize| &argument[r * 3 * h..(r + 1) * 3 * h];
+                gru::cells_forward(h, xw, recurrent, Some(old), (gates, now));
             }
         }
     }
@@ -122,37 +104,15 @@ impl<T: Real> Layer<T> {
                 let cell = rows_of(&self.cell, from, n);
                 let first = self.first.1.as_ref().map_or(&[][..], |c| c.data());
                 let old = if t == 0 { first } else { &self.cell.data()[before * h..] };
-                let dh_now = &*dh;
-                let out = &mut *dx;
-                simd::vectorise(
-                    #[inline(always)]
-                    move || {
-                        let rows = gates.chunks_exact(4 * h).zip(cell.chunks_exact(h));
-                        let rows = rows.zip(old.chunks_exact(h).zip(dy.chunks_exact(h)));
-                        let sums = dh_now.chunks_exact(h).zip(dc.chunks_exact_mut(h));
-                        let rows = rows.zip(sums).zip(out.chunks_exact_mut(4 * h));
-                        for ((((gates, c), (old, dy)), (dh, dc)), dz) in rows {
-                            lstm::cell_backward(gates, c, Some(old), dy, dh, dc, dz);
-                        }
-                    },
-                );
+                let dy = |r: usize| &dy[r * h..(r + 1) * h];
+                lstm::cells_backward(h, (gates, cell, old), dy, dh, (dc, dx));
                 self.w_hh.back(dh, 0.0, dx, n);
             }
             Cell::Gru => {
                 let old =
                     if t == 0 { self.first.0.data() } else { &self.hidden.data()[before * h..] };
-                let (carry, dx, du_now) = (&mut *dh, &mut *dx, &mut *du);
-                simd::vectorise(
-                    #[inline(always)]
-                    move || {
-                        let rows = gates.chunks_exact(4 * h).zip(old.chunks_exact(h));
-                        let rows = rows.zip(dy.chunks_exact(h).zip(carry.chunks_exact_mut(h)));
-                        let out = dx.chunks_exact_mut(3 * h).zip(du_now.chunks_exact_mut(3 * h));
-                        for (((gates, old), (dy, carry)), (dx, du)) in rows.zip(out) {
-                            gru::cell_backward(gates, Some(old), dy, carry, dx, du);
-                        }
-                    },
-                );
+                let dy = |r: usize| &dy[r * h..(r + 1) * h];
+                gru::cells_backward(h, (gates, old), dy, (&mut *dh, dx, &mut *du));
                 self.w_hh.back(dh, 1.0, du, n);
             }
         }

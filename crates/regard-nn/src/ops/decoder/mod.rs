@@ -22,7 +22,7 @@ use layer::Layer;
 use run::Decoder;
 
 use super::align::{AlignSpec, Arrays, Seen, seen};
-use super::recurrent::{Cell, Direction, Matrix, Steps};
+use super::recurrent::{Cell, Direction, Steps};
 use crate::layers::StateVars;
 use crate::{NnError, Ragged, Tape, Var};
 
@@ -202,8 +202,8 @@ impl<T: Real> Tape<'_, T> {
             let lstm = spec.cell == Cell::Lstm;
             Layer {
                 vars: *vars,
-                w_in: vars.input.map(|(w, b)| (Matrix::new(value(w)), value(b))),
-                w_hh: Matrix::new(value(vars.w_hh)),
+                w_in: vars.input.map(|(w, b)| (self.matrix(w), value(b))),
+                w_hh: self.matrix(vars.w_hh),
                 b_hh: vars.b_hh.map(value),
                 first: (steps.first(&given.0), given.1.as_ref().map(|c| steps.first(c))),
                 input: Tensor::stale(&[if l > 0 { total } else { 0 }, h]),
@@ -224,11 +224,10 @@ impl<T: Real> Tape<'_, T> {
             first_feed: resumed.feed.as_ref().map(|feed| steps.first(feed)),
             steps,
             layers,
-            w_feed: spec.w_feed.map(|w| Matrix::new(self.value(w).clone())),
-            combine: spec.combine.map(|w| {
-                let w = self.value(w).clone();
-                (Matrix::part(w.clone(), 0..h), Matrix::part(w, h..h + d_v))
-            }),
+            w_feed: spec.w_feed.map(|w| self.matrix(w)),
+            combine: spec
+                .combine
+                .map(|w| (self.matrix_part(w, 0..h), self.matrix_part(w, h..h + d_v))),
             context: Tensor::stale(&[total, arrays.d_v()]),
             fed: Tensor::stale(&[total, d_fed]),
             arrays,
