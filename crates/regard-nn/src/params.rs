@@ -111,6 +111,12 @@ impl<T: Real> Params<T> {
         Self { specs: specs.list.into(), values: Arc::new(values) }
     }
 
+    /// Allocates the list with zeros, for values that come from elsewhere.
+    pub fn zeros(specs: ParamSpecs) -> Self {
+        let values = Arc::new(Buffer::zeroed(specs.total));
+        Self { specs: specs.list.into(), values }
+    }
+
     /// Length of the flat buffer, which counts the gaps that align parameters.
     pub fn flat_len(&self) -> usize {
         self.values.len()

@@ -117,7 +117,7 @@ pub(super) fn label(
         let chosen: Vec<&Sentence> = batch.iter().map(|i| &sentences[*i]).collect();
         let ids = model.lexicon.ids(&chosen, None);
         let logits = model.logits(&ids, None)?;
-        let best = model.tagger.decode(&model.params, &logits, &ids);
+        let best = model.tagger.decode(model.params(), &logits, &ids);
         for (b, i) in batch.into_iter().enumerate() {
             let rows = ids.items.rows(b);
             labels[i] =

@@ -35,7 +35,7 @@ pub fn look(model: &LoadedTagger, sentence: &Sentence) -> Result<AttentionReport
     let ids = model.lexicon.ids(&[sentence], None);
     let mut layers = Vec::new();
     let logits = model.logits(&ids, Some(&mut layers))?;
-    let best = model.tagger.decode(&model.params, &logits, &ids);
+    let best = model.tagger.decode(model.params(), &logits, &ids);
     let predicted = best.iter().enumerate().map(|(i, label)| {
         let mut row = logits.row(i).to_vec();
         softmax_in_place(&mut row);

@@ -1,11 +1,12 @@
 //! The settings as a model, and a trained model from its folder.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use regard_data::Format;
 use regard_nn::layers::LayerAttention;
 use regard_nn::models::{Tagger, TaggerConfig, TokenIds, WordsConfig};
-use regard_nn::{Mode, NnError, ParamSpecs, Params, Tape};
+use regard_nn::{NnError, PackedParams, ParamSpecs, Params, Tape};
 use regard_tensor::Tensor;
 
 use super::config::TagConfig;
@@ -67,7 +68,9 @@ pub struct LoadedTagger {
     /// Its vocabularies.
     pub lexicon: Lexicon,
     pub(super) tagger: Tagger,
-    pub(super) params: Params<f32>,
+    params: Params<f32>,
+    /// The parameters as prediction reads them, while they stay what they are.
+    packed: OnceLock<PackedParams<f32>>,
 }
 
 impl LoadedTagger {
@@ -78,7 +81,7 @@ impl LoadedTagger {
         tagger: Tagger,
         params: Params<f32>,
     ) -> Self {
-        Self { config, lexicon, tagger, params }
+        Self { config, lexicon, tagger, params, packed: OnceLock::new() }
     }
 
     /// Loads the best weights of a run.
@@ -90,9 +93,20 @@ impl LoadedTagger {
         let (config, _) = read_config(&run)?;
         let lexicon = Lexicon::load(&run, config.data.lowercase)?;
         let (tagger, specs) = build(&config, &lexicon)?;
-        let mut params = Params::new(specs, 0);
+        let mut params = Params::zeros(specs);
         load_best(&run, &mut params, &fingerprint(&config, &lexicon, false))?;
-        Ok(Self { config, lexicon, tagger, params })
+        Ok(Self::new(config, lexicon, tagger, params))
+    }
+
+    /// The trained values.
+    pub(super) fn params(&self) -> &Params<f32> {
+        &self.params
+    }
+
+    /// The trained values, to change them.
+    pub(super) fn params_mut(&mut self) -> &mut Params<f32> {
+        self.packed.take();
+        &mut self.params
     }
 
     /// Number of trained values.
@@ -126,7 +140,8 @@ impl LoadedTagger {
         ids: &TokenIds,
         look: Option<&mut Vec<LayerAttention<f32>>>,
     ) -> Result<Tensor<f32>, NnError> {
-        let mut tape = Tape::new(&self.params, Mode::Inference);
+        let packed = self.packed.get_or_init(|| PackedParams::new(&self.params));
+        let mut tape = Tape::inference(packed);
         let logits = self.tagger.logits(&mut tape, ids, look)?;
         Ok(tape.value(logits).clone())
     }

@@ -182,11 +182,11 @@ impl Learner for TagLearner {
     }
 
     fn params(&self) -> &Params<f32> {
-        &self.model.params
+        self.model.params()
     }
 
     fn params_mut(&mut self) -> &mut Params<f32> {
-        &mut self.model.params
+        self.model.params_mut()
     }
 
     fn batches(&self, epoch: u64) -> Vec<Vec<usize>> {

@@ -62,7 +62,7 @@ impl LoadedTranslator {
         let (config, _) = read_config(&run)?;
         let lexicon = Lexicon::load(&run, &config)?;
         let (translator, specs) = build(&config, &lexicon)?;
-        let mut params = Params::new(specs, 0);
+        let mut params = Params::zeros(specs);
         load_best(&run, &mut params, &fingerprint(&config, &lexicon, false))?;
         Ok(Self { config, lexicon, translator, params })
     }
