@@ -1,6 +1,7 @@
 //! `regard bench`: how fast this machine computes.
 
 mod attention;
+mod predict;
 mod train;
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::fault::Outcome;
 
-/// Measure how fast attention and training are on this machine
+/// Measure how fast attention, training and prediction are on this machine
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct BenchArgs {
@@ -44,6 +45,18 @@ Examples:
   regard bench train --model transformer --seconds 20 --json
   regard bench train --case small --save small.safetensors")]
     Train(train::TrainArgs),
+
+    /// Labels for new sentences by taggers of fixed sizes, one at a time and in bulk
+    ///
+    /// The cases are those of `bench train`, with their first weights; sentence i has 1 + (7·i mod 25) words. In bulk,
+    /// sentences of about the same length share a batch of at most 2048 words. Sentences a second are
+    /// those of the median pass over all sentences, after one that warms up.
+    /// scripts/bench/compare_predict alternates this with PyTorch and ONNX Runtime and prints ratios.
+    #[command(after_help = "\
+Examples:
+  regard bench predict --case tagger_32
+  regard bench predict --model bilstm --seconds 5 --json")]
+    Predict(predict::PredictArgs),
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -57,5 +70,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     match &args.what {
         What::Attention(args) => attention::run(args),
         What::Train(args) => train::run(args),
+        What::Predict(args) => predict::run(args),
     }
 }

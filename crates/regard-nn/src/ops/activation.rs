@@ -18,28 +18,6 @@ pub enum Activation {
     Sigmoid,
 }
 
-/// Φ(x) and φ(x), the normal distribution and its density.
-#[inline(always)]
-fn normal<T: Real>(x: T) -> (T, T) {
-    let half = T::from_f64(0.5);
-    let cdf = half * (T::ONE + (x * T::from_f64(std::f64::consts::FRAC_1_SQRT_2)).erf());
-    let pdf = T::from_f64(0.398_942_280_401_432_7) * (-(half * x * x)).exp();
-    (cdf, pdf)
-}
-
-/// x·Φ(x)
-#[inline(always)]
-pub(crate) fn gelu<T: Real>(x: T) -> T {
-    x * normal(x).0
-}
-
-/// Φ(x) + x·φ(x)
-#[inline(always)]
-pub(crate) fn gelu_slope<T: Real>(x: T) -> T {
-    let (cdf, pdf) = normal(x);
-    cdf + x * pdf
-}
-
 /// A loop that is compiled where it stands: an iterator's `for_each` may become a function of its own, compiled for
 /// the plain level.
 #[inline(always)]
@@ -55,14 +33,31 @@ pub(crate) fn apply<T: Real>(activation: Activation, z: &mut [T]) {
     match activation {
         Activation::None => {}
         Activation::Relu => for_all(z, |x| x.max(T::ZERO)),
-        Activation::Gelu => for_all(z, |x| gelu(x)),
+        Activation::Gelu => for_all(z, |x| x * x.normal().0),
         Activation::Tanh => for_all(z, T::tanh),
         Activation::Sigmoid => for_all(z, T::sigmoid),
     }
 }
 
-/// `out = g ∘ act'`. `saved` holds what [`saves_input`] says: the argument z for GELU, the result for the others (relu:
-/// y > 0; tanh: 1 − y²; σ: y(1 − y)).
+/// As [`apply`]; leaves in `saved` what [`slope`] needs: Φ(z) + z·φ(z), the slope itself, for GELU, which costs
+/// no more beside the value; the result for the others.
+#[inline(always)]
+pub(crate) fn apply_saving<T: Real>(activation: Activation, z: &mut [T], saved: &mut [T]) {
+    if activation == Activation::Gelu {
+        let n = z.len();
+        let saved = &mut saved[..n];
+        for i in 0..n {
+            let (cdf, pdf) = z[i].normal();
+            saved[i] = cdf + z[i] * pdf;
+            z[i] *= cdf;
+        }
+    } else {
+        apply(activation, z);
+        saved.copy_from_slice(z);
+    }
+}
+
+/// `out = g ∘ act'`, of what [`apply_saving`] left (relu: y > 0; tanh: 1 − y²; σ: y(1 − y)).
 #[inline(always)]
 pub(crate) fn slope<T: Real>(activation: Activation, g: &[T], saved: &[T], out: &mut [T]) {
     let n = out.len();
@@ -76,7 +71,7 @@ pub(crate) fn slope<T: Real>(activation: Activation, g: &[T], saved: &[T], out: 
         }
         Activation::Gelu => {
             for i in 0..n {
-                out[i] = g[i] * gelu_slope(saved[i]);
+                out[i] = g[i] * saved[i];
             }
         }
         Activation::Tanh => {
@@ -92,7 +87,7 @@ pub(crate) fn slope<T: Real>(activation: Activation, g: &[T], saved: &[T], out: 
     }
 }
 
-/// Whether the slope is computed from the argument rather than from the result.
-pub(crate) fn saves_input(activation: Activation) -> bool {
+/// Whether [`slope`] needs more than the result.
+pub(crate) fn needs_more(activation: Activation) -> bool {
     activation == Activation::Gelu
 }

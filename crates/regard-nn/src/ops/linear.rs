@@ -4,7 +4,7 @@ use regard_tensor::kernels::matmul::{Mat, MatMut, matmul, matmul_packed_then, ma
 use regard_tensor::kernels::reduce::add_column_sums;
 use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
-use super::activation::{Activation, apply, saves_input, slope};
+use super::activation::{Activation, apply, apply_saving, needs_more, slope};
 use crate::{NnError, Tape, Var};
 
 impl<T: Real> Tape<'_, T> {
@@ -36,10 +36,10 @@ impl<T: Real> Tape<'_, T> {
         }
 
         let mut y = Tensor::stale(&[n, d_out]);
-        // What backward needs beside y: z for GELU, act(z) where a residual hides it.
+        // What backward needs beside y: the slope of GELU, act(z) where a residual hides it.
         let keeps = self.records()
             && activation != Activation::None
-            && (saves_input(activation) || rv.is_some());
+            && (needs_more(activation) || rv.is_some());
         let mut saved = if keeps { Tensor::stale(&[n, d_out]) } else { Tensor::stale(&[0, d_out]) };
         let (bias, residual_rows) = (bv.as_ref().map(Tensor::data), rv.as_ref().map(Tensor::data));
         let finish = |first: usize, y: &mut [T], saved: &mut [T]| {
@@ -51,12 +51,10 @@ impl<T: Real> Tape<'_, T> {
                             add(row, bias);
                         }
                         let place = j * d_out..(j + 1) * d_out;
-                        if keeps && saves_input(activation) {
-                            saved[place.clone()].copy_from_slice(row);
-                        }
-                        apply(activation, row);
-                        if keeps && !saves_input(activation) {
-                            saved[place.clone()].copy_from_slice(row);
+                        if keeps {
+                            apply_saving(activation, row, &mut saved[place.clone()]);
+                        } else {
+                            apply(activation, row);
                         }
                         if let Some(residual) = residual_rows {
                             let from = first * d_out + place.start;

@@ -8,10 +8,12 @@ mod cases;
 mod data;
 mod measure;
 mod model;
+mod predict;
 mod save;
 
 pub use cases::{TrainCase, TrainModel, chosen};
 pub use measure::{OperatorLine, PhaseLine, TrainLine, measure_training};
+pub use predict::{PredictLine, measure_prediction};
 pub use save::save_start;
 
 use regard_nn::optim::OptimiserConfig;

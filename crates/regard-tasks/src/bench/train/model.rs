@@ -3,7 +3,7 @@
 use regard_nn::layers::{Gru, Linear, Norm, ScopeConfig, ScoreKind};
 use regard_nn::models::{
     CharEncoder, EncoderConfig, Output, PositionKind, RnnConfig, Tagger, TaggerConfig, Target,
-    TransformerConfig, Words, WordsConfig,
+    TokenIds, TransformerConfig, Words, WordsConfig,
 };
 use regard_nn::{NnError, ParamSpecs, Tape, Var};
 
@@ -67,11 +67,21 @@ impl Model {
         let Batch { ids, labels } = batch;
         match self {
             Self::Tagger(tagger) => tagger.loss(tape, ids, Target { labels, smoothing: 0.0 }),
+            Self::Gru { .. } => {
+                let logits = self.logits(tape, ids)?;
+                tape.cross_entropy(logits, labels, 0.0)
+            }
+        }
+    }
+
+    /// Scores of every label at every token.
+    pub(super) fn logits(&self, tape: &mut Tape<'_, f32>, ids: &TokenIds) -> Result<Var, NnError> {
+        match self {
+            Self::Tagger(tagger) => tagger.logits(tape, ids, None),
             Self::Gru { words, gru, output } => {
                 let x = words.forward(tape, ids)?;
                 let x = gru.forward(tape, x, &ids.items)?;
-                let logits = output.forward(tape, x)?;
-                tape.cross_entropy(logits, labels, 0.0)
+                output.forward(tape, x)
             }
         }
     }

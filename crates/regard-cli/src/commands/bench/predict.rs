@@ -1,0 +1,63 @@
+//! `regard bench predict`: labels for new sentences.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use regard::report::{Align, Table};
+use regard::tasks::bench::train::{chosen, measure_prediction};
+
+use super::seconds;
+use crate::fault::Outcome;
+use crate::output::{print, print_json, tell};
+use crate::text::count;
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// Case to measure, may be repeated: tagger_32, tagger_10000, lstm, bilstm, gru, small; all unless named
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+
+    /// Only cases of this model, may be repeated: transformer, lstm, bilstm, gru
+    #[arg(long, value_name = "NAME")]
+    model: Vec<String>,
+
+    /// Measure each of the two ways for so many seconds, at least three passes over the sentences
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    seconds: f64,
+
+    /// Print JSON lines, those that scripts/bench/compare_predict reads
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &PredictArgs) -> Result<Outcome> {
+    let mut table = Table::new([
+        ("case", Align::Left),
+        ("sentences", Align::Right),
+        ("tokens", Align::Right),
+        ("one at a time, sentences/s", Align::Right),
+        ("in bulk", Align::Right),
+    ]);
+    let mut machine = String::new();
+    for case in &chosen(&args.case, &args.model)? {
+        let line = measure_prediction(case, Duration::from_secs_f64(args.seconds))?;
+        if args.json {
+            print_json("bench", &line)?;
+            continue;
+        }
+        tell(&format!("{}: {:.0} sentences/s in bulk", case.name, line.bulk_per_s));
+        machine = format!("{}, {}\n", count(line.threads as u64, "thread"), line.simd);
+        table.push([
+            case.name.into(),
+            line.sentences.to_string(),
+            line.tokens.to_string(),
+            format!("{:.0}", line.one_per_s),
+            format!("{:.0}", line.bulk_per_s),
+        ]);
+    }
+    if !args.json {
+        print(&format!("{machine}\n{}", table.to_text()))?;
+    }
+    Ok(Outcome::Done)
+}
