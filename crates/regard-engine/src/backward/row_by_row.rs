@@ -1,0 +1,134 @@
+//! The queries of a sparse graph, one by one.
+
+use regard_attn::{Call, TileAt};
+use regard_tensor::{Buffer, Real};
+
+use super::{Backward, KeySums, Scratch};
+use crate::gradients::Targets;
+use crate::plan::Unit;
+use crate::rowwise::{self, KeyRows, Looks, Places, RowOf, RowScratch};
+use crate::score::ParamGradients;
+
+impl<'a, T: Real> Backward<'a, T> {
+    /// All queries of a unit and of those beside it, one by one.
+    pub(super) fn row_by_row(
+        &self,
+        unit: Unit,
+        scratch: &mut Scratch<'a, T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (inputs, call) = (&self.inputs, self.inputs.call);
+        let Scratch { row: scratch, other_keys, .. } = scratch;
+        let units = rowwise::together(inputs, unit);
+        other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
+        let places: Vec<Places<'_, T>> = units
+            .iter()
+            .zip(other_keys)
+            .map(|(unit, other)| Places::of(inputs, *unit, other))
+            .collect();
+        let of_units = || units.iter().copied().zip(places.iter().copied());
+        if !call.position.turns() && !call.score.has_own_keys() {
+            // Nothing is to be done with the sums of a key: they are added up where they belong.
+            let mut rows = of_units()
+                .map(|(unit, places)| {
+                    let (item, kv_head) = (inputs.item(unit), unit.kv_head);
+                    for j in 0..if self.targets.add { 0 } else { item.kv_len } {
+                        // SAFETY: tasks have different (item, key head), and different items different rows.
+                        unsafe { self.targets.take_key(item.kv_start + j, kv_head, &[], &[]) };
+                    }
+                    let direct = Direct { targets: &self.targets, first: item.kv_start, kv_head };
+                    (unit, places, direct)
+                })
+                .collect::<Vec<_>>();
+            self.rows(&mut rows, scratch, dparams);
+            return;
+        }
+        let mut rows = of_units()
+            .map(|(unit, places)| {
+                let mut sums = KeySums::new();
+                sums.start(call, 0..inputs.item(unit).kv_len);
+                (unit, places, Summed { call, sums })
+            })
+            .collect::<Vec<_>>();
+        self.rows(&mut rows, scratch, dparams);
+        for (unit, _, summed) in rows {
+            self.finish(unit, &[&summed.sums], dparams);
+        }
+    }
+
+    /// The queries of some units of one item, one by one.
+    fn rows(
+        &self,
+        units: &mut [(Unit, Places<'_, T>, impl KeyRows<T>)],
+        scratch: &mut RowScratch<T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let (inputs, call) = (&self.inputs, self.inputs.call);
+        let (d, up) = (call.dims, self.upstream);
+        let Some((first, ..)) = units.first() else { return };
+        let item = inputs.item(*first);
+        for query in 0..item.q_len {
+            for (unit, places, of_keys) in &mut *units {
+                for head in inputs.heads(*unit) {
+                    let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));
+                    let tile = TileAt { at, queries: query..query + 1, keys: 0..0 };
+                    let first = self.first_row(&tile);
+                    let weights = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
+                    let sums = at.head * self.keys[call.items.len()] + self.keys[at.item];
+                    let looks = Looks {
+                        dc: self.d_context.row(item.q_start + query, head, d.d_v),
+                        d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
+                        d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
+                        d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
+                        d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
+                    };
+                    let row = RowOf { call, at, query, places: *places };
+                    let dq = row.backward(source, &looks, scratch, of_keys, dparams);
+                    if call.position.turns() {
+                        call.position.turn_backward(item.q_offset + query, dq);
+                    }
+                    // SAFETY: tasks have different (item, query head, query), and different items different rows.
+                    unsafe { self.targets.take_query(item.q_start + query, head, dq) };
+                }
+            }
+        }
+    }
+}
+
+/// Gradients of keys and values, where the caller wants them.
+struct Direct<'a, T> {
+    targets: &'a Targets<'a, T>,
+    /// The item's first key.
+    first: usize,
+    kv_head: usize,
+}
+
+impl<T: Real> KeyRows<T> for Direct<'_, T> {
+    fn dk(&mut self, key: usize) -> &mut [T] {
+        // SAFETY: tasks have different (item, key head), and different items different rows.
+        unsafe { self.targets.key(self.first + key, self.kv_head) }
+    }
+
+    fn dv(&mut self, key: usize) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { self.targets.value(self.first + key, self.kv_head) }
+    }
+}
+
+/// Gradients of turned keys and of values, added up first.
+struct Summed<'a, T: Real> {
+    call: &'a Call<'a, T>,
+    sums: KeySums<T>,
+}
+
+impl<T: Real> KeyRows<T> for Summed<'_, T> {
+    fn dk(&mut self, key: usize) -> &mut [T] {
+        let (dk, _) = self.sums.from(self.call, key);
+        &mut dk[..self.call.dims.d_k]
+    }
+
+    fn dv(&mut self, key: usize) -> &mut [T] {
+        let (_, dv) = self.sums.from(self.call, key);
+        &mut dv[..self.call.dims.d_v]
+    }
+}
