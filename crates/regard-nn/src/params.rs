@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use regard_tensor::{Buffer, Key, Real, Shape, Tensor};
+use regard_tensor::kernels::reduce;
+use regard_tensor::{Buffer, Key, Real, Shape, Tensor, simd};
 
 /// Names one parameter of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -202,8 +203,16 @@ fn orthogonal<T: Real>(out: &mut [T], n: usize, key: Key) {
         let mut row: Vec<f64> = (0..n).map(|j| key.normal((i * n + j) as u32)).collect();
         for _ in 0..2 {
             for other in &rows {
-                let dot: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
-                row.iter_mut().zip(other).for_each(|(a, b)| *a -= dot * b);
+                let (row, other) = (&mut row[..], &other[..]);
+                simd::vectorise(
+                    #[inline(always)]
+                    move || {
+                        let dot = reduce::dot(row, other);
+                        for (a, b) in row.iter_mut().zip(other) {
+                            *a -= dot * *b;
+                        }
+                    },
+                );
             }
         }
         let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();

@@ -4,98 +4,19 @@
 //! depth that the caches hold. Each element sums over the depth from first to last in pieces of one
 //! size, so it has the same bits for any number of threads, and whatever other rows and columns are in C.
 
+mod matrix;
+mod packed;
+
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::product::{COLUMNS, Left, Panels, Tile};
-use super::transpose;
 use crate::{Buffer, Real};
+use packed::pack_panels;
 
-/// A strided matrix to read.
-#[derive(Clone, Copy)]
-pub struct Mat<'a, T> {
-    data: &'a [T],
-    rows: usize,
-    cols: usize,
-    row_stride: usize,
-    col_stride: usize,
-}
-
-/// Last index used by a strided matrix, plus one.
-fn extent(rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> usize {
-    if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + (cols - 1) * col_stride + 1 }
-}
-
-impl<'a, T: Real> Mat<'a, T> {
-    /// A contiguous row-major matrix.
-    ///
-    /// # Panics
-    /// If `data` is shorter than rows × cols.
-    pub fn new(data: &'a [T], rows: usize, cols: usize) -> Self {
-        Self::strided(data, rows, cols, cols)
-    }
-
-    /// Rows `row_stride` elements apart, columns adjacent.
-    ///
-    /// # Panics
-    /// If the last element lies behind the slice.
-    pub fn strided(data: &'a [T], rows: usize, cols: usize, row_stride: usize) -> Self {
-        assert!(extent(rows, cols, row_stride, 1) <= data.len(), "a matrix lies inside its slice");
-        Self { data, rows, cols, row_stride, col_stride: 1 }
-    }
-
-    /// The transpose; nothing is copied.
-    #[must_use]
-    pub fn t(self) -> Self {
-        Self {
-            data: self.data,
-            rows: self.cols,
-            cols: self.rows,
-            row_stride: self.col_stride,
-            col_stride: self.row_stride,
-        }
-    }
-
-    /// Rows `range`.
-    fn rows(self, range: Range<usize>) -> Self {
-        self.t().columns(range).t()
-    }
-
-    /// Columns `range`.
-    fn columns(self, range: Range<usize>) -> Self {
-        let data = &self.data[range.start * self.col_stride..];
-        Self { data, cols: range.len(), ..self }
-    }
-}
-
-/// A strided matrix to write: columns adjacent.
-pub struct MatMut<'a, T> {
-    data: &'a mut [T],
-    rows: usize,
-    cols: usize,
-    row_stride: usize,
-}
-
-impl<'a, T: Real> MatMut<'a, T> {
-    /// A contiguous row-major matrix.
-    ///
-    /// # Panics
-    /// If `data` is shorter than rows × cols.
-    pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Self {
-        Self::strided(data, rows, cols, cols)
-    }
-
-    /// Rows `row_stride` elements apart.
-    ///
-    /// # Panics
-    /// If the last element lies behind the slice, or rows overlap.
-    pub fn strided(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize) -> Self {
-        assert!(extent(rows, cols, row_stride, 1) <= data.len(), "a matrix lies inside its slice");
-        assert!(rows <= 1 || row_stride >= cols, "rows of an output do not overlap");
-        Self { data, rows, cols, row_stride }
-    }
-}
+pub use matrix::{Mat, MatMut};
+pub use packed::Packed;
 
 /// A raw output pointer handed to tasks that write disjoint blocks.
 #[derive(Clone, Copy)]
@@ -113,8 +34,6 @@ impl<T> Out<T> {
 
 /// Multiply-adds below which a product stays on the calling thread.
 const SERIAL: usize = 1 << 19;
-/// Elements below which packing stays on the calling thread.
-const PACK_SERIAL: usize = 1 << 15;
 /// Panels that are packed together.
 const GROUP: usize = 8;
 /// Depth of a piece: a panel of it, 16 KiB of `f32`, stays in the first-level cache.
@@ -127,75 +46,6 @@ const HOT: usize = 1 << 16;
 const LARGE: usize = 1 << 20;
 /// Rows up to which B is read where it lies: packing it would cost as much as the product.
 const FEW: usize = 12;
-
-/// A right factor in the order in which products read it, for many products with one matrix.
-#[derive(Debug)]
-pub struct Packed<T: Real> {
-    /// Panel p holds columns 16·p to 16·p + 15, row after row; the last is filled up with zeros.
-    data: Buffer<T>,
-    depth: usize,
-    cols: usize,
-}
-
-impl<T: Real> Packed<T> {
-    /// Copies B, k × n. Cost k·n, on several threads where that pays.
-    pub fn new(b: Mat<'_, T>) -> Self {
-        let (depth, cols) = (b.rows, b.cols);
-        let mut data = Buffer::stale(depth * cols.next_multiple_of(COLUMNS));
-        if !data.is_empty() {
-            let pack = |(g, out): (usize, &mut [T])| pack_panels(b, g * GROUP * COLUMNS, out);
-            if data.len() < PACK_SERIAL {
-                pack((0, &mut data));
-            } else {
-                data.par_chunks_mut(GROUP * depth * COLUMNS).enumerate().for_each(pack);
-            }
-        }
-        Self { data, depth, cols }
-    }
-
-    /// Panels from `first` on, of the rows of one piece of the depth.
-    fn panels(&self, first: usize, count: usize, from: usize, depth: usize) -> Panels<'_, T> {
-        let stride = self.depth * COLUMNS;
-        let data = &self.data[first * stride + from * COLUMNS..];
-        Panels { data, stride, step: COLUMNS, depth, count }
-    }
-}
-
-/// The panels of B from column `first` on, as many as `out` has room for.
-fn pack_panels<T: Real>(b: Mat<'_, T>, first: usize, out: &mut [T]) {
-    let panel = b.rows * COLUMNS;
-    if b.col_stride == 1 {
-        // Row by row, as they lie in memory.
-        for k in 0..b.rows {
-            let row = &b.data[k * b.row_stride + first..k * b.row_stride + b.cols];
-            let (whole, rest) = row.as_chunks::<COLUMNS>();
-            let mut places = out.chunks_exact_mut(panel).map(|out| &mut out[k * COLUMNS..]);
-            for (piece, out) in whole.iter().zip(&mut places) {
-                out[..COLUMNS].copy_from_slice(piece);
-            }
-            if let Some(out) = places.next() {
-                out[..rest.len()].copy_from_slice(rest);
-                out[rest.len()..COLUMNS].fill(T::ZERO);
-            }
-        }
-        return;
-    }
-    for (p, out) in out.chunks_exact_mut(panel).enumerate() {
-        let first = first + p * COLUMNS;
-        let width = COLUMNS.min(b.cols - first);
-        if width == COLUMNS && b.row_stride == 1 {
-            let column = |l: usize| &b.data[(first + l) * b.col_stride..][..b.rows];
-            transpose::sixteen(&std::array::from_fn(column), out);
-            continue;
-        }
-        for (k, out) in out.chunks_exact_mut(COLUMNS).enumerate() {
-            for (l, out) in out.iter_mut().enumerate() {
-                let at = k * b.row_stride + (first + l) * b.col_stride;
-                *out = if l < width { b.data[at] } else { T::ZERO };
-            }
-        }
-    }
-}
 
 /// Where the right factor is.
 #[derive(Clone, Copy)]
