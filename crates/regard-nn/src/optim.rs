@@ -1,7 +1,7 @@
 //! Optimisers over one flat buffer of parameters, and gradient clipping.
 
-use regard_tensor::kernels::elementwise::{update, update3};
-use regard_tensor::{Buffer, Real, parallel};
+use regard_tensor::kernels::elementwise::{apply, update, update3};
+use regard_tensor::{Buffer, Real, parallel, simd};
 use serde::{Deserialize, Serialize};
 
 use crate::NnError;
@@ -175,13 +175,22 @@ const CHUNK: usize = 1 << 14;
 pub fn global_norm<T: Real>(grads: &[T]) -> f64 {
     let pieces = parallel::map(grads.len().div_ceil(CHUNK), grads.len() * 2, |i| {
         let piece = &grads[i * CHUNK..((i + 1) * CHUNK).min(grads.len())];
-        let mut lanes = [0.0f64; 8];
-        for chunk in piece.chunks(8) {
-            for (lane, g) in lanes.iter_mut().zip(chunk) {
-                *lane += g.to_f64() * g.to_f64();
-            }
-        }
-        lanes.iter().sum::<f64>()
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let mut lanes = [0.0f64; 8];
+                let (whole, rest) = piece.as_chunks::<8>();
+                for chunk in whole {
+                    for l in 0..8 {
+                        lanes[l] += chunk[l].to_f64() * chunk[l].to_f64();
+                    }
+                }
+                for (lane, g) in lanes.iter_mut().zip(rest) {
+                    *lane += g.to_f64() * g.to_f64();
+                }
+                lanes.into_iter().sum::<f64>()
+            },
+        )
     });
     pieces.iter().sum::<f64>().sqrt()
 }
@@ -193,7 +202,7 @@ pub fn clip<T: Real>(grads: &mut [T], max_norm: f64) -> f64 {
     let factor = max_norm / (norm + 1e-6);
     if factor < 1.0 {
         let factor = T::from_f64(factor);
-        parallel::chunks(grads, CHUNK, 0, |_, piece| piece.iter_mut().for_each(|g| *g *= factor));
+        apply(grads, 1, |g| g * factor);
     }
     norm
 }

@@ -367,3 +367,43 @@ impl TransformerDecoderLayer {
         close(tape, sub, z, third)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tokens of every row, as a cache holds them.
+    fn held(cache: &KvCache<f32>) -> Vec<Vec<f32>> {
+        let rows = cache.data.data().chunks_exact(cache.data.dim(2)).collect::<Vec<_>>();
+        let of = |item: Item| rows[item.kv_start..item.kv_start + item.kv_len].concat();
+        cache.items().into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_cache_holds_what_its_rows_wrote_whatever_was_selected() {
+        let mut cache = KvCache::new(3, 1);
+        let mut want = vec![Vec::new(); 3];
+        // More rows, fewer, the same row often, another order; past the first room.
+        let selections: [&[usize]; 6] =
+            [&[0, 0, 1, 2, 2, 2], &[5, 4, 3, 0], &[0, 1, 2, 3], &[3, 3, 3, 3], &[2, 0], &[1]];
+        for step in 0..40 {
+            let qkv: Vec<f32> = (0..want.len())
+                .flat_map(|row| [-1.0, (100 * step + row) as f32, (100 * step + row) as f32 + 0.5])
+                .collect();
+            cache.push(&Tensor::from_slice(&[want.len(), 3], &qkv).unwrap());
+            for (row, qkv) in want.iter_mut().zip(qkv.chunks_exact(3)) {
+                row.extend_from_slice(&qkv[1..]);
+            }
+            assert_eq!(held(&cache), want, "step {step}");
+            if step % 3 == 2 {
+                let chosen = selections[step / 3 % 6];
+                if chosen.iter().all(|row| *row < want.len()) {
+                    cache.select(chosen);
+                    want = chosen.iter().map(|row| want[*row].clone()).collect();
+                    assert_eq!(held(&cache), want, "after step {step}");
+                }
+            }
+        }
+        assert_eq!(cache.len(), 40);
+    }
+}

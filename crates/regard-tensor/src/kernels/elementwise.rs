@@ -25,6 +25,21 @@ pub fn map<T: Real>(out: &mut [T], x: &[T], cost: usize, f: impl Fn(T) -> T + Sy
     });
 }
 
+/// `x[i] = f(x[i])`; `cost` is a rough number of operations an element.
+pub fn apply<T: Real>(x: &mut [T], cost: usize, f: impl Fn(T) -> T + Sync + Send + Copy) {
+    let work = x.len() * cost;
+    parallel::chunks(x, CHUNK, work, |_, piece| {
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for x in piece {
+                    *x = f(*x);
+                }
+            },
+        );
+    });
+}
+
 /// `out[i] = f(out[i], x[i])`; `cost` is a rough number of operations an element.
 ///
 /// # Panics
@@ -93,7 +108,8 @@ mod tests {
         for n in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5] {
             let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
             let mut y = vec![f32::NAN; n];
-            map(&mut y, &x, 100, |v| v + 1.0);
+            map(&mut y, &x, 100, |v| v + 3.0);
+            apply(&mut y, 100, |v| v - 2.0);
             add(&mut y, &x);
             let (mut a, mut b) = (x.clone(), vec![0.0; n]);
             update3((&mut a, &mut b, &mut y), &x, 100, |a, b, y, x| (a + b, x - 1.0, y));

@@ -12,6 +12,7 @@ use regard_attn::call::{At, Span};
 use regard_attn::position::{Gaussian, Position};
 use regard_attn::scope::{Full, PredictedCentre, Scope, Window};
 use regard_attn::score::{Additive, Block, Score};
+use regard_tensor::kernels::elementwise::apply;
 use regard_tensor::kernels::reduce::dot;
 use regard_tensor::{Real, Tensor, parallel, simd};
 
@@ -208,10 +209,8 @@ impl<T: Real> Arrays<T> {
         if let Some((w, v)) = &self.centre {
             let hidden = &mut kept.hidden.data_mut()[rows.start * d_p..rows.end * d_p];
             w.times(hidden, 0.0, states, n);
-            for (m, row) in hidden.chunks_exact_mut(d_p).zip(rows.clone()) {
-                for x in m.iter_mut() {
-                    *x = x.tanh();
-                }
+            apply(hidden, 20, Real::tanh);
+            for (m, row) in hidden.chunks_exact(d_p).zip(rows.clone()) {
                 let len = self.sources().lengths()[kept.places[row].0];
                 let last = T::from_usize(len.saturating_sub(1));
                 kept.centres[row] = last * dot(m, v.data()).sigmoid();

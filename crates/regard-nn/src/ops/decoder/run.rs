@@ -1,6 +1,7 @@
 //! A decoder's steps, one after another.
 
-use regard_tensor::{Key, Real, Tensor, simd};
+use regard_tensor::kernels::elementwise::apply;
+use regard_tensor::{Key, Real, Tensor};
 
 use super::Order;
 use super::layer::{Layer, drop_out, fill_rows, rows_of};
@@ -99,10 +100,7 @@ impl<T: Real> Decoder<T> {
                     // W_c [s; c] without putting the two side by side.
                     by_state.times(fed, 0.0, asks, n);
                     by_context.times(fed, 1.0, context, n);
-                    simd::vectorise(
-                        #[inline(always)]
-                        move || fed.iter_mut().for_each(|x| *x = x.tanh()),
-                    );
+                    apply(fed, 20, Real::tanh);
                 }
             }
         }
