@@ -61,7 +61,7 @@ pub(crate) fn all_finite<T: Real>(row: &[T]) -> bool {
     for piece in pieces {
         odd.look(piece);
     }
-    odd.look(rest);
+    odd.look_at_few(rest);
     !odd.found()
 }
 
@@ -71,11 +71,18 @@ struct Odd<T>([T; COLUMNS]);
 impl<T: Real> Odd<T> {
     const NONE: Self = Self([T::ZERO; COLUMNS]);
 
-    /// At most one number a lane.
     #[inline(always)]
-    fn look(&mut self, piece: &[T]) {
-        for (sum, x) in self.0.iter_mut().zip(piece) {
-            *sum += *x * T::ZERO;
+    fn look(&mut self, piece: &[T; COLUMNS]) {
+        for l in 0..COLUMNS {
+            self.0[l] += piece[l] * T::ZERO;
+        }
+    }
+
+    /// Looks at less than a piece.
+    #[inline(always)]
+    fn look_at_few(&mut self, rest: &[T]) {
+        for x in rest {
+            self.0[0] += *x * T::ZERO;
         }
     }
 
@@ -107,7 +114,7 @@ pub(crate) fn copy<T: Real>(
                     out.copy_from_slice(piece);
                     odd.look(piece);
                 }
-                odd.look(rest);
+                odd.look_at_few(rest);
                 last[..rest.len()].copy_from_slice(rest);
                 last[rest.len()..].fill(T::ZERO);
             }
@@ -389,7 +396,7 @@ fn finite<T: Real>(source: Source<'_, T>, len: usize) -> bool {
                 for piece in pieces {
                     odd.look(piece);
                 }
-                odd.look(rest);
+                odd.look_at_few(rest);
             }
             !odd.found()
         },

@@ -111,7 +111,7 @@ pub(crate) fn lse<T: Real>(running: &[Running<T>], out: &mut [T]) {
 #[inline(always)]
 fn largest<T: Real>(row: &[T], top: T) -> T {
     let mut tops = [top; LANES];
-    for s in row.chunks_exact(LANES) {
+    for s in row.as_chunks::<LANES>().0 {
         for l in 0..LANES {
             tops[l] = if s[l] > tops[l] { s[l] } else { tops[l] };
         }
@@ -131,7 +131,7 @@ fn largest<T: Real>(row: &[T], top: T) -> T {
 #[inline(always)]
 fn exp_row<T: Real, const FMA: bool>(row: &mut [T], shift: T) -> T {
     let mut sums = [T::ZERO; LANES];
-    for s in row.chunks_exact_mut(LANES) {
+    for s in row.as_chunks_mut::<LANES>().0 {
         for l in 0..LANES {
             let e = (s[l] - shift).exp_nonpositive::<FMA>();
             s[l] = e;
