@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{TINY, corpus, data, run, run_with_input, train, widths};
+use crate::translate_support::{parallel, train_translator};
 
 /// Trains on `{}/FILE`; the error is looked for.
 #[track_caller]
@@ -285,12 +286,29 @@ fn standard_input_that_is_no_data() {
     let folder = data();
     train(folder.path(), "fc", 1, "run");
     for (input, message) in [
-        (&b""[..], "standard input: the file is empty"),
-        (b"\xff\xfe\x00", "standard input, line 1: not UTF-8"),
+        (&b"\xff\xfe\x00"[..], "standard input, line 1: not UTF-8"),
         (b"the dog\n", "standard input, line 1: 1 columns, expected 10"),
     ] {
         let err = run_with_input(folder.path(), "predict {}/run", input).fails();
         assert!(err.contains(message), "{err}");
+    }
+}
+
+#[test]
+fn nothing_on_standard_input_is_nothing_on_standard_output() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "tagger");
+    let parallel = parallel();
+    train_translator(parallel.path(), "seq2seq", 1, "translator", "");
+    for (folder, line) in [
+        (&folder, "predict {}/tagger"),
+        (&folder, "predict {}/tagger --format text"),
+        (&parallel, "predict {}/translator --scores"),
+    ] {
+        assert_eq!(run_with_input(folder.path(), line, b"").ok(), "");
+        let done = run_with_input(folder.path(), &format!("{line} -o {{}}/empty"), b"");
+        assert!(done.err.contains("wrote ") && done.err.contains("(0 "), "{}", done.err);
+        assert_eq!(fs::read(folder.path().join("empty")).unwrap(), b"");
     }
 }
 

@@ -147,8 +147,6 @@ fn text_that_the_model_knows_nothing_of() {
     assert_eq!(out.lines().skip(2).collect::<Vec<_>>(), ["", ""]);
     let err = run_with_input(folder.path(), "predict {}/run", b"gut\nf\xfcr\n").fails();
     assert!(err.contains("standard input, line 2: not UTF-8"), "{err}");
-    let err = run_with_input(folder.path(), "predict {}/run", b"").fails();
-    assert!(err.contains("standard input: the file is empty"), "{err}");
     let err = run(folder.path(), "predict {}/run --given {}/dev.en").fails();
     assert!(err.contains("--given needs the file of the sources"), "{err}");
 }
