@@ -163,7 +163,7 @@ impl Tokeniser {
                         if (id as usize) < vocab.len() { vocab.name(id) } else { "nothing" };
                     if found != special {
                         let fault = format!("token {id} is {found}, expected {special}");
-                        return Err(DataError::Tokeniser { name: name.to_owned(), fault });
+                        return Err(DataError::SavedTokeniser { file: name.to_owned(), fault });
                     }
                 }
                 if kind == TokeniserKind::Word { Model::Words(vocab) } else { Model::Chars(vocab) }
@@ -423,13 +423,14 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused() {
+    fn damaged_files_are_refused_with_a_remedy() {
         for kind in TokeniserKind::ALL {
             let tokeniser = made(kind, 400, false);
             let text = tokeniser.to_text().unwrap().replace("</s>", "<z>");
             for text in [text.as_str(), "", "{}"] {
                 let error = Tokeniser::from_text("t", text, tokeniser.settings()).err().unwrap();
-                assert!(error.to_string().starts_with('t'), "{kind}: {error}");
+                let error = error.to_string();
+                assert!(error.starts_with('t') && error.contains("; "), "{kind}: {error}");
             }
         }
     }

@@ -152,6 +152,21 @@ fn text_that_the_model_knows_nothing_of() {
 }
 
 #[test]
+fn a_damaged_tokenizer_json_has_a_remedy() {
+    let folder = parallel();
+    let more = "--set data.tokens=bpe --set data.vocab_size=300";
+    let run_folder = train_translator(folder.path(), "seq2seq", 1, "run", more);
+    let tokens = run_folder.join("tokenizer.json");
+    let whole = fs::read_to_string(&tokens).unwrap();
+    for text in [&whole[..whole.len() / 2], "{}", &whole.replace("</s>", "<z>")] {
+        fs::write(&tokens, text).unwrap();
+        let err = run(folder.path(), "predict {}/run {}/dev.de").fails();
+        assert!(err.starts_with("error: ") && err.contains("run/tokenizer.json: "), "{err}");
+        assert!(err.contains("hint: copy the run folder again, or train anew"), "{err}");
+    }
+}
+
+#[test]
 fn a_source_longer_than_the_location_score_knows() {
     let folder = parallel();
     let more = "--set model.score=location --set model.max_source=20 --set data.max_tokens=20";
