@@ -33,6 +33,9 @@ pub(super) struct TranslateArgs {
     n_best: Option<usize>,
 
     /// Put ln p of each translation and a tab before it
+    ///
+    /// It is that of the tokens which the model chose: with --replace-unknown, of <unk> and not of the
+    /// word in its place.
     #[arg(long, conflicts_with = "json")]
     scores: bool,
 
