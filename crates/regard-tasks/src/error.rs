@@ -152,6 +152,21 @@ pub enum TaskError {
     /// There is no token in the model's translation.
     #[error("the model's translation is empty; give one with --target")]
     EmptyTranslation,
+    /// There is no token in the translation to look at.
+    #[error(
+        "there is no word in the target; give a translation, or leave --target out to look at the model's own"
+    )]
+    EmptyTarget,
+    /// The training text leaves no token for a vocabulary.
+    #[error(
+        "the vocabulary of the {side} has no token: give more text, or lower data.min_count (now {min_count})"
+    )]
+    NoTokens {
+        /// `source` or `target`.
+        side: &'static str,
+        /// How often a token must be seen.
+        min_count: u64,
+    },
     /// Parallel text is neither two files nor one table.
     #[error(
         "{0} files of parallel text; give a source file and a target file, or one table of tabs"

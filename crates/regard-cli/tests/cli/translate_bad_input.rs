@@ -152,6 +152,20 @@ fn text_that_the_model_knows_nothing_of() {
 }
 
 #[test]
+fn a_vocabulary_of_special_tokens_alone() {
+    let folder = parallel();
+    let flags = "--train {}/train.de {}/train.en --tokens word --set data.min_count=1000";
+    for flags in [flags.to_owned(), format!("{flags} --set data.shared_vocab=false --model luong")]
+    {
+        training_fails(
+            folder.path(),
+            &flags,
+            &["the vocabulary of the source has no token", "lower data.min_count (now 1000)"],
+        );
+    }
+}
+
+#[test]
 fn a_damaged_tokenizer_json_has_a_remedy() {
     let folder = parallel();
     let more = "--set data.tokens=bpe --set data.vocab_size=300";
@@ -253,13 +267,17 @@ fn what_cannot_be_looked_at() {
         ("seq2seq", &["--source", "der"][..], "model `seq2seq` has no attention"),
         ("run", &[], "required arguments"),
         ("run", &["--source", " "], "there is no word to look at"),
-        ("run", &["--source", "der", "--target", ""], "there is no word to look at"),
+        (
+            "run",
+            &["--source", "der", "--target", ""],
+            "no word in the target; give a translation, or",
+        ),
         ("run", &["--source", &long], "the source has 301 tokens; look shows 300"),
         ("run", &["--source", "der", "--target", "a", "--layer", "1"], "there is no layer 1"),
         (
             "run",
             &["--source", "der", "--target", "a", "--attention", "encoder-self"],
-            "there is no layer 0",
+            "model `bahdanau` has no encoder-self attention; it has cross",
         ),
         ("run", &["--text", "der"], "--text has no meaning for a translator"),
     ] {
