@@ -313,6 +313,33 @@ fn nothing_on_standard_input_is_nothing_on_standard_output() {
 }
 
 #[test]
+fn a_stream_where_a_file_is_needed() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    for line in [
+        "predict {}/run {}/dev.de --given -",
+        "evaluate {}/run {}/dev.de -",
+        "evaluate {}/run {}/dev.de {}/dev.en --output -",
+        "look {}/run --source der --out -",
+        "look {}/run --file -",
+        "score tags - {}/dev.conllu",
+        "score bleu --ref - --hyp {}/dev.en",
+        "train tag --train - --out {}/new",
+        "train translate --train - {}/train.en --out {}/new",
+        "demo --out -",
+    ] {
+        let err = run_with_input(folder.path(), line, b"x\n").fails();
+        assert!(
+            err.contains("invalid value '-'") && err.contains("a file is needed"),
+            "{line}: {err}"
+        );
+    }
+    let line = "score bleu --ref {}/dev.en --hyp - --hyp - --paired-bootstrap";
+    let err = run_with_input(folder.path(), line, b"x\n").fails();
+    assert!(err.contains("--hyp names standard input twice"), "{err}");
+}
+
+#[test]
 fn labels_that_no_training_can_come_to_anything_with() {
     let folder = data();
     let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();

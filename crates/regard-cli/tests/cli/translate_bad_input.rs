@@ -87,17 +87,20 @@ fn beams_and_penalties_out_of_range() {
     let folder = parallel();
     train_translator(folder.path(), "seq2seq", 1, "run", "");
     for (flags, message) in [
-        ("--beam 0", "`beam` must be at least 1, got 0"),
+        ("--beam 0", "--beam <N>': a whole number of at least 1 is needed"),
         ("--beam 100000", "`beam` must be at most the "),
-        ("--n-best 0", "`n_best` must be 1 to the beam of 5, got 0"),
+        ("--n-best 0", "--n-best <N>': a whole number of at least 1 is needed"),
         ("--coverage-penalty 0.2", "`coverage_penalty` must be 0 for a model without attention"),
-        ("--coverage-penalty=-1", "`coverage_penalty` must be finite and at least 0"),
+        ("--coverage-penalty -1", "`coverage_penalty` must be finite and at least 0"),
+        ("--beam -1", "--beam <N>': a whole number of at least 1 is needed"),
+        ("--max-length -1", "-1 is not in 1..=100000"),
+        ("--chunk-lines -7", "a whole number of at least 1 is needed"),
         ("--length-penalty wu:1", "is none of gnmt:A"),
         ("--alignments {}/x", "model `seq2seq` has no attention"),
         ("--max-length 0", "0 is not in 1.."),
         ("--max-length 4000000000", "is not in 1..=100000"),
         ("--min-length 9 --max-length 3", "--min-length 9 is above --max-length 3"),
-        ("--alignments -", "--alignments needs a file"),
+        ("--alignments -", "a file is needed here, not a stream"),
         ("--labels", "unexpected argument '--labels'"),
         ("--format text", "--format has no meaning for a translator"),
     ] {
@@ -129,7 +132,7 @@ fn beams_and_penalties_out_of_range() {
     assert!(err.contains("model.safetensors is missing"), "{err}");
     fs::write(&model, before).unwrap();
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --beam 0").fails();
-    assert!(err.contains("`beam` must be at least 1"), "{err}");
+    assert!(err.contains("a whole number of at least 1 is needed"), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/train.en").fails();
     assert!(err.contains("dev.de has 12 lines, but "), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --labels").fails();
@@ -294,7 +297,7 @@ fn what_cannot_be_looked_at() {
 #[test]
 fn minutes_are_a_number() {
     let folder = parallel();
-    for minutes in ["nan", "inf", "x"] {
+    for minutes in ["nan", "inf", "x", "-1"] {
         for line in [
             "train translate --train {}/train.de {}/train.en --out {}/new-run",
             "demo reversal --data {}/strings",

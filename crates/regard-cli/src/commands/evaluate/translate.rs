@@ -10,6 +10,7 @@ use regard::tasks::translate::{LoadedTranslator, ScoreOptions, evaluate, read_pa
 use serde_json::json;
 
 use super::EvaluateArgs;
+use crate::args::{named_file, not_negative};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, save, tell};
@@ -33,11 +34,11 @@ pub(super) struct TranslateArgs {
     lowercase: bool,
 
     /// Also write the translations, a line each
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     output: Option<PathBuf>,
 
     /// Exit with code 1 if BLEU is below X, from 0 to 100
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = not_negative)]
     min_bleu: Option<f64>,
 }
 
@@ -104,7 +105,7 @@ pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
         write(path, &translated)?;
     }
     if let Some(bar) = args.min_bleu
-        && (scores.bleu.score < bar || bar.is_nan())
+        && scores.bleu.score < bar
     {
         tell(&format!("missed: bleu is {:.2}, below --min-bleu {bar}", scores.bleu.score));
         return Ok(Outcome::BarMissed);
