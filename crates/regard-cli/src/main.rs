@@ -11,6 +11,7 @@
 mod args;
 mod commands;
 mod fault;
+mod identity;
 mod output;
 mod progress;
 mod signals;

@@ -12,7 +12,8 @@ use regard::tasks::translate::TASK;
 
 use crate::args::{at_least, named_file};
 use crate::fault::{Outcome, not_for_task};
-use crate::output::{apart, beside_run};
+use crate::identity::Source;
+use crate::output::{apart, beside_run, not_input};
 
 /// See what attention did with one sentence, number by number
 ///
@@ -84,7 +85,10 @@ pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
         ("--npz", args.tag.npz.as_ref()),
     ];
     apart(&outputs)?;
-    beside_run(&args.run, &outputs.map(|(flag, path)| (flag, path.map(PathBuf::as_path))))?;
+    let outputs = outputs.map(|(flag, path)| (flag, path.map(PathBuf::as_path)));
+    let input = args.tag.file.as_deref().map(Source::File);
+    not_input(input.as_slice(), &outputs)?;
+    beside_run(&args.run, &outputs)?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{data, run, run_with_input, train};
+use crate::support::{data, run, run_from_file, run_with_input, train};
 use crate::translate_support::{SMALL, parallel, sizes, train_translator};
 
 /// Trains on the given flags; the error is looked for.
@@ -152,6 +152,31 @@ fn text_that_the_model_knows_nothing_of() {
     assert!(err.contains("standard input, line 2: not UTF-8"), "{err}");
     let err = run(folder.path(), "predict {}/run --given {}/dev.en").fails();
     assert!(err.contains("--given needs the file of the sources"), "{err}");
+}
+
+#[test]
+fn a_result_that_would_take_the_place_of_what_is_read() {
+    let folder = parallel();
+    train_translator(folder.path(), "bahdanau", 1, "run", "");
+    let path = |name: &str| folder.path().join(name);
+    let files = || ["dev.de", "dev.en"].map(|name| fs::read(path(name)).unwrap());
+    let before = files();
+    // By redirection, under another name, and as the reference that is measured on.
+    for (line, message) in [
+        ("predict {}/run -o {}/dev.de", "--output names the input"),
+        ("predict {}/run - -o {}/run/../dev.de", "--output names the input"),
+        ("predict {}/run --alignments {}/dev.de", "--alignments names the input"),
+        ("evaluate {}/run {}/dev.de {}/dev.en --output {}/dev.en", "--output names the input"),
+        ("evaluate {}/run {}/dev.de {}/dev.en --output {}/run/config.toml", "the run's own config"),
+        ("predict {}/run -o {}/new --alignments {}/run/../new", "--output and --alignments both"),
+    ] {
+        let err = run_from_file(folder.path(), line, "dev.de").fails();
+        assert!(err.contains(message), "{line}: {err}");
+    }
+    assert_eq!(files(), before);
+    // Another file of the same contents is no input.
+    fs::copy(path("dev.de"), path("copy.de")).unwrap();
+    run_from_file(folder.path(), "predict {}/run -o {}/copy.de", "dev.de").ok();
 }
 
 #[test]

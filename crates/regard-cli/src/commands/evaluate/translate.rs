@@ -13,7 +13,8 @@ use super::EvaluateArgs;
 use crate::args::{named_file, not_negative};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Outcome;
-use crate::output::{print, print_json, save, tell};
+use crate::identity::Source;
+use crate::output::{beside_run, not_input, print, print_json, save, tell};
 use crate::text::count;
 
 #[derive(Debug, Args)]
@@ -59,6 +60,10 @@ impl TranslateArgs {
 
 pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
     let args = &all.translate;
+    let inputs: Vec<Source> = files.iter().map(|file| Source::File(file)).collect();
+    let outputs = [("--output", args.output.as_deref())];
+    not_input(&inputs, &outputs)?;
+    beside_run(&all.run, &outputs)?;
     let model = LoadedTranslator::load(&all.run)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let columns = match (&args.columns, files) {

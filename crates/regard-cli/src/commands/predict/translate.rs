@@ -16,6 +16,7 @@ use super::{Input, PredictArgs, whole_file};
 use crate::args::{at_least, file, named_file};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Fault;
+use crate::identity::Source;
 use crate::output::{apart, not_input, print, save, tell};
 use crate::text::count;
 
@@ -117,9 +118,10 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let outputs = [("--output", all.output.as_ref()), ("--alignments", args.alignments.as_ref())];
     apart(&outputs)?;
     // A tagger gives back what it reads, a translator does not.
-    let inputs = [file(all.file.as_ref()), file(args.given.as_ref())];
-    let alignments = args.alignments()?;
-    not_input(&inputs, &[("--output", file(all.output.as_ref())), ("--alignments", alignments)])?;
+    let given = args.given.as_deref().map(Source::File);
+    let inputs = [Some(Source::new(file(all.file.as_ref()))), given];
+    let outputs = outputs.map(|(flag, path)| (flag, file(path)));
+    not_input(inputs.into_iter().flatten().collect::<Vec<_>>().as_slice(), &outputs)?;
     let model = LoadedTranslator::load(&all.run)?;
     if args.given.is_some() {
         return force(all, &model);
