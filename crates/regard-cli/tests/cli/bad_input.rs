@@ -295,6 +295,29 @@ fn standard_input_that_is_no_data() {
 }
 
 #[test]
+fn an_unknown_key_in_a_config_of_ones_own_or_of_a_run() {
+    let folder = data();
+    let path = train(folder.path(), "fc", 1, "run").join("config.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    for (text, message) in [
+        (config.replace("[train]\n", "[train]\nepoch = 3\n"), "did you mean `train.epochs`?"),
+        (
+            config.replace("[model]\n", "[model]\nlr = 0.1\n"),
+            "`model.lr`; did you mean `train.lr`?",
+        ),
+        (config.replace("[model]\n", "[modle]\nhidden = 3\n[model]\n"), "did you mean `model`?"),
+        (config.replace("[run]\n", "[run]\nauthor = \"me\"\n"), "unknown field `author`"),
+    ] {
+        assert_ne!(text, config);
+        fs::write(&path, text).unwrap();
+        for line in ["predict {}/run {}/dev.conllu", "train tag --resume --out {}/run"] {
+            let err = run(folder.path(), line).fails();
+            assert!(err.contains("run/config.toml: ") && err.contains(message), "{line}: {err}");
+        }
+    }
+}
+
+#[test]
 fn nothing_on_standard_input_is_nothing_on_standard_output() {
     let folder = data();
     train(folder.path(), "fc", 1, "tagger");
