@@ -34,7 +34,7 @@ pub enum TaskError {
     Report(#[from] ReportError),
     /// The output folder already holds a run.
     #[error(
-        "{path} already holds a run; go on with it by --resume, or choose another folder for --out",
+        "{path} already holds a run; go on with it by --resume, choose another folder for --out, or delete this one",
         path = .0.display()
     )]
     RunExists(PathBuf),
@@ -56,6 +56,20 @@ pub enum TaskError {
         path = .0.display()
     )]
     LostModel(PathBuf),
+    /// The numbers of a training ran away.
+    #[error(
+        "{source}, and train into another folder or delete {folder} first: with --resume it would go the same way",
+        folder = .folder.display()
+    )]
+    Diverged {
+        /// The run's folder.
+        folder: PathBuf,
+        /// What ran away, at which step.
+        source: Box<NnError>,
+    },
+    /// It was stopped from outside before it was done.
+    #[error("stopped before it was done")]
+    Stopped,
     /// A run folder lacks a file.
     #[error(
         "{path}: {file} is missing; the run was stopped before it was written (go on with --resume), or it was removed",

@@ -363,6 +363,61 @@ fn a_stream_where_a_file_is_needed() {
 }
 
 #[test]
+fn a_training_that_ran_away_says_what_to_do_with_its_folder() {
+    let folder = data();
+    let line = format!(
+        "train tag --model fc --train {{}}/train.conllu --dev {{}}/dev.conllu --out {{}}/run --epochs 20 \
+         {TINY} --set train.lr=1e30 --set train.warmup=0 {}",
+        widths("fc")
+    );
+    let done = run(folder.path(), &line);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    for message in
+        ["; lower the learning rate", "train into another folder or delete ", "/run first"]
+    {
+        assert!(done.err.contains(message), "{message} in {}", done.err);
+    }
+    let err = run(folder.path(), &line).fails();
+    assert!(err.contains("already holds a run") && err.contains("or delete this one"), "{err}");
+}
+
+#[test]
+fn a_training_that_came_to_nothing_is_finished_with_a_note() {
+    let folder = data();
+    for (lr, message) in [
+        ("1000", " at the end, and that of guessing 1."),
+        ("1e-12", "no epoch was better on the development file than the first one"),
+    ] {
+        let line = format!(
+            "train tag --model fc --train {{}}/train.conllu --dev {{}}/dev.conllu --out {{}}/run-{lr} \
+             --epochs 3 {TINY} --set train.lr={lr} {}",
+            widths("fc")
+        );
+        let done = run(folder.path(), &line);
+        assert!(done.err.contains("note: ") && done.err.contains(message), "{}", done.err);
+        assert!(done.err.contains("train again into another folder, with "), "{}", done.err);
+        assert!(done.ok().starts_with("fc: finished after "));
+    }
+}
+
+#[test]
+fn damaged_best_weights_are_told_before_a_training_goes_on() {
+    let folder = data();
+    let run_folder = train(folder.path(), "fc", 1, "run");
+    let model = run_folder.join("model.safetensors");
+    let whole = fs::read(&model).unwrap();
+    let other = train(folder.path(), "window", 1, "other").join("model.safetensors");
+    for bytes in [&whole[..whole.len() / 2], b"", &[0; 500], &fs::read(other).unwrap()] {
+        fs::write(&model, bytes).unwrap();
+        let err = run(folder.path(), "train tag --resume --out {}/run").fails();
+        assert!(err.contains("run/model.safetensors"), "{err}");
+        assert!(err.contains("hint: copy the run folder again, or train anew"), "{err}");
+    }
+    fs::write(&model, whole).unwrap();
+    run(folder.path(), "train tag --resume --out {}/run").ok();
+}
+
+#[test]
 fn labels_that_no_training_can_come_to_anything_with() {
     let folder = data();
     let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();

@@ -194,6 +194,21 @@ fn a_vocabulary_of_special_tokens_alone() {
 }
 
 #[test]
+fn a_development_loss_that_is_no_number_is_finished_with_a_note() {
+    let folder = parallel();
+    // One step, so that no training loss tells it.
+    let line = format!(
+        "train translate --model transformer --train {{}}/train.de {{}}/train.en --dev {{}}/dev.de {{}}/dev.en \
+         --out {{}}/run --epochs 1 {SMALL} {} --set train.lr=1e38 --set train.warmup=0 \
+         --set train.batch_tokens=100000",
+        sizes("transformer")
+    );
+    let done = run(folder.path(), &line);
+    assert!(done.err.contains("note: the loss is NaN at the end"), "{}", done.err);
+    assert!(done.ok().starts_with("transformer: finished after 1 step"));
+}
+
+#[test]
 fn a_damaged_tokenizer_json_has_a_remedy() {
     let folder = parallel();
     let more = "--set data.tokens=bpe --set data.vocab_size=300";
