@@ -22,9 +22,10 @@ use crate::text::shell_word;
 ///
 /// After every epoch the development lines are translated greedily, some are shown, and the best
 /// weights so far are kept. The run folder then holds model.safetensors, the resolved config.toml,
-/// tokenizer.json, metrics.jsonl and curve.svg. Ctrl-C saves and says how to go on; a run that was
-/// killed goes on with --resume from its last checkpoint, and ends with the same weights as one
-/// left alone (unless --minutes ends it).
+/// the tokens (tokenizer.json for subwords, tokens.tsv for words and characters; one file for each
+/// language where they share none), metrics.jsonl and curve.svg. Ctrl-C saves and says how to go on;
+/// a run that was killed goes on with --resume from its last checkpoint, and ends with the same
+/// weights as one left alone (unless --minutes ends it).
 ///
 /// Settings: the model's defaults < --config FILE < the flags below < --set key=value.
 #[derive(Debug, Args)]
