@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     bench, completions, config, demo, evaluate, look, mechanisms, predict, score, train,
@@ -60,6 +61,23 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// What the command line says.
+///
+/// # Errors
+/// It is not understood, or asks for help.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&taking_negative_numbers(Cli::command()).try_get_matches()?)
+}
+
+/// A command whose options see a negative number as their value, so that they say what it must be.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let option = |arg: clap::Arg| {
+        let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+        if takes_value { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(option).mut_subcommands(taking_negative_numbers)
+}
+
 /// How a data file is to be read.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct FormatArgs {
@@ -108,6 +126,32 @@ pub(crate) fn minutes(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A whole number of at least `least` from the command line.
+pub(crate) fn at_least<T: TryFrom<u64>>(
+    least: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| *number >= least);
+        let number = number.and_then(|number: u64| T::try_from(number).ok());
+        number.ok_or_else(|| format!("a whole number of at least {least} is needed"))
+    }
+}
+
+/// A number of at least 0 from the command line.
+pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        _ => Err("a number of at least 0 is needed".into()),
+    }
+}
+
+/// A file that is read or written by its name alone: `-` stands for no stream.
+pub(crate) fn named_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if path.as_os_str() == "-" { Err("a file is needed here, not a stream") } else { Ok(path) }
+    })
+}
+
 /// A path from the command line; `None` where standard input or output is meant by `-` or nothing.
 pub(crate) fn file(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path).filter(|path| path.as_os_str() != "-")
@@ -115,13 +159,47 @@ pub(crate) fn file(path: Option<&PathBuf>) -> Option<&Path> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        taking_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    /// The options of a command and of those below it that take a number.
+    fn options_of_numbers(command: &clap::Command, path: &[String], found: &mut Vec<Vec<String>>) {
+        for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+            let names = arg.get_value_names().unwrap_or_default();
+            if let (Some(long), true) = (
+                arg.get_long(),
+                names.iter().any(|name| ["N", "X", "S", "MINUTES"].contains(&name.as_str())),
+            ) {
+                found.push([path, &[format!("--{long}"), "-1".into()]].concat());
+            }
+        }
+        for sub in command.get_subcommands() {
+            options_of_numbers(sub, &[path, &[sub.get_name().to_owned()]].concat(), found);
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_told_what_it_must_be() {
+        let mut lines = Vec::new();
+        options_of_numbers(&Cli::command(), &["regard".to_owned()], &mut lines);
+        assert!(lines.len() > 30, "{lines:?}");
+        for line in lines {
+            let parsed = taking_negative_numbers(Cli::command()).try_get_matches_from(&line);
+            let error = parsed.unwrap_err().to_string();
+            // Two are refused later, by what they are for.
+            if line
+                .iter()
+                .any(|word| ["--coverage-penalty", "--smooth-value"].contains(&word.as_str()))
+            {
+                continue;
+            }
+            let told = ["is needed", "is not in ", "expected a number"];
+            assert!(told.iter().any(|words| error.contains(words)), "{line:?}: {error}");
+        }
     }
 
     /// The words of a line of a shell script: blanks part words, single quotes keep them together.

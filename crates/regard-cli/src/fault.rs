@@ -9,6 +9,9 @@ use regard::tasks::TaskError;
 use regard::tasks::config::ConfigError;
 use regard::tasks::run::files;
 
+/// What helps where a file of a run folder is damaged.
+const COPY_AGAIN: &str = "copy the run folder again, or train anew into another one";
+
 /// How a command ended when nothing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -106,9 +109,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
                 files::MODEL
             ))
         }
-        TaskError::Model(NnError::Checkpoint { .. }) => {
-            Some("copy the run folder again, or train anew into another one".into())
-        }
+        TaskError::Model(NnError::Checkpoint { .. }) => Some(COPY_AGAIN.into()),
         TaskError::MissingFile { .. } | TaskError::NoRun(_) | TaskError::NoFolder(_) => Some(
             "a run folder is what `regard train tag --out RUN` makes, or `train translate`".into(),
         ),
@@ -141,6 +142,11 @@ fn data_hint(error: &DataError) -> Option<String> {
         DataError::UnknownColumn { .. } | DataError::MissingColumn { .. } => {
             Some("name the column with --column; `--help` lists the choices".into())
         }
+        DataError::BadCount { .. }
+        | DataError::BadEscape { .. }
+        | DataError::DuplicateEntry { .. }
+        | DataError::MissingUnknown { .. }
+        | DataError::SavedTokeniser { .. } => Some(COPY_AGAIN.into()),
         _ => None,
     }
 }

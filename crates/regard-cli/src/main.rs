@@ -11,6 +11,7 @@
 mod args;
 mod commands;
 mod fault;
+mod identity;
 mod output;
 mod progress;
 mod signals;
@@ -20,9 +21,6 @@ use std::process::ExitCode;
 
 use regard::tensor::memory::Counting;
 
-use clap::Parser;
-
-use args::Cli;
 use fault::Outcome;
 
 /// So that `regard bench` can tell what a call needs.
@@ -30,7 +28,7 @@ use fault::Outcome;
 static MEMORY: Counting = Counting;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(help_or_fault) => {
             // Where nobody listens any more, there is nobody to tell.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::fault::Fault;
+use crate::identity::{Source, place};
 
 /// Writes a result to standard output.
 ///
@@ -41,7 +42,7 @@ pub(crate) fn tell(text: &str) {
 pub(crate) fn apart(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
     let named: Vec<_> = outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))).collect();
     for (n, (flag, path)) in named.iter().enumerate() {
-        if let Some((other, _)) = named[..n].iter().find(|(_, other)| other == path) {
+        if let Some((other, _)) = named[..n].iter().find(|(_, other)| place(other) == place(path)) {
             let fault = Fault::new(format!("{other} and {flag} both name {}", path.display()));
             return Err(fault.hint("give each a file of its own").into());
         }
@@ -53,11 +54,9 @@ pub(crate) fn apart(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
 ///
 /// # Errors
 /// Names the option and the file.
-pub(crate) fn not_input(inputs: &[Option<&Path>], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
-    let real = |path: &Path| fs::canonicalize(path).ok().filter(|path| path.is_file());
+pub(crate) fn not_input(inputs: &[Source], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
     for (flag, output) in outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))) {
-        let Some(place) = real(output) else { continue };
-        if inputs.iter().flatten().any(|input| real(input).as_ref() == Some(&place)) {
+        if inputs.iter().any(|input| input.is(output)) {
             let fault = Fault::new(format!("{flag} names the input, {}", output.display()));
             return Err(fault.hint("give the result a file of its own").into());
         }
@@ -70,14 +69,11 @@ pub(crate) fn not_input(inputs: &[Option<&Path>], outputs: &[(&str, Option<&Path
 /// # Errors
 /// Names the option and the file.
 pub(crate) fn beside_run(run: &Path, outputs: &[(&str, Option<&Path>)]) -> Result<()> {
-    let real = |path: &Path| fs::canonicalize(path).ok();
+    let Ok(run) = fs::canonicalize(run) else { return Ok(()) };
     for (flag, output) in outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?))) {
-        // A link is followed, as the writing does.
-        let place = real(output).unwrap_or_else(|| output.to_path_buf());
+        let place = place(output);
         let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let folder =
-            place.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
-        let within = folder.and_then(real).is_some_and(|folder| Some(folder) == real(run));
+        let within = place.parent() == Some(run.as_path());
         if within && regard::tasks::run::files::is_one(name) {
             let fault = Fault::new(format!("{flag} names the run's own {name}"));
             return Err(fault.hint("give the result a name of its own").into());

@@ -257,11 +257,17 @@ pub enum DataError {
         /// The names in the first line.
         names: String,
     },
-    /// No tokeniser can be made, or a saved one cannot be read.
-    #[error("{name}: {fault}")]
+    /// No tokeniser can be made, or it refuses a text.
+    #[error("the tokeniser: {fault}")]
     Tokeniser {
-        /// The file, or what the tokeniser is for.
-        name: String,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A saved tokeniser cannot be read.
+    #[error("{file}: {fault}; {REMAKE}")]
+    SavedTokeniser {
+        /// The file.
+        file: String,
         /// What is wrong.
         fault: String,
     },

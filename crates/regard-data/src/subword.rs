@@ -75,7 +75,9 @@ impl Subwords {
 
     /// From the text of a `tokenizer.json`; `name` stands for it in errors.
     pub(crate) fn from_json(name: &str, text: &str) -> Result<Self, DataError> {
-        let tokenizer = Tokenizer::from_bytes(text.as_bytes()).map_err(|e| named(name, &e))?;
+        let tokenizer = Tokenizer::from_bytes(text.as_bytes()).map_err(|e| {
+            DataError::SavedTokeniser { file: name.to_owned(), fault: e.to_string() }
+        })?;
         Self::new(tokenizer, name)
     }
 
@@ -85,7 +87,7 @@ impl Subwords {
             if found != Some(id) {
                 let found = found.map_or_else(|| "not there".into(), |id| format!("number {id}"));
                 let fault = format!("{token} is {found}, expected number {id}");
-                return Err(DataError::Tokeniser { name: name.into(), fault });
+                return Err(DataError::SavedTokeniser { file: name.into(), fault });
             }
         }
         // A text that spells `</s>` is a text, not an end.
@@ -201,9 +203,5 @@ fn with_all_bytes(pieces: Vec<(String, f64)>) -> Vec<(String, f64)> {
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn fault(error: tokenizers::Error) -> DataError {
-    named("the tokeniser", &error)
-}
-
-fn named(name: &str, error: &tokenizers::Error) -> DataError {
-    DataError::Tokeniser { name: name.to_owned(), fault: error.to_string() }
+    DataError::Tokeniser { fault: error.to_string() }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::iter;
 
 use crate::error::DataError;
 use crate::subword::{LEAST_SUBWORDS, SubwordKind, Subwords};
@@ -89,7 +90,8 @@ impl TokeniserSettings {
 /// | `word` | words and punctuation marks, see `word_pieces.rs` | unknown words, the number of blanks, blanks beside ideographs |
 /// | `char` | characters | unknown characters |
 ///
-/// Subwords and words need no blanks in the text: Chinese is cut into subwords or ideographs.
+/// Subwords and words need no blanks in the text: Chinese is cut into subwords or ideographs. In text of
+/// words or characters `<unk>`, which decoding writes for an unknown one, is one unknown token again.
 ///
 /// ```
 /// use regard_data::{Tokeniser, TokeniserKind, TokeniserSettings};
@@ -137,7 +139,7 @@ impl Tokeniser {
                 Model::Words(vocabulary(lines().flat_map(word_pieces::split), settings))
             }
             TokeniserKind::Char => {
-                Model::Chars(vocabulary(lines().flat_map(str::chars).map(String::from), settings))
+                Model::Chars(vocabulary(lines().flat_map(chars).map(String::from), settings))
             }
         };
         Ok(Self { settings, model })
@@ -163,7 +165,7 @@ impl Tokeniser {
                         if (id as usize) < vocab.len() { vocab.name(id) } else { "nothing" };
                     if found != special {
                         let fault = format!("token {id} is {found}, expected {special}");
-                        return Err(DataError::Tokeniser { name: name.to_owned(), fault });
+                        return Err(DataError::SavedTokeniser { file: name.to_owned(), fault });
                     }
                 }
                 if kind == TokeniserKind::Word { Model::Words(vocab) } else { Model::Chars(vocab) }
@@ -218,10 +220,7 @@ impl Tokeniser {
             Model::Words(vocab) => {
                 Ok(word_pieces::split(&text).iter().map(|word| vocab.get(word)).collect())
             }
-            Model::Chars(vocab) => {
-                let mut buffer = [0; 4];
-                Ok(text.chars().map(|c| vocab.get(c.encode_utf8(&mut buffer))).collect())
-            }
+            Model::Chars(vocab) => Ok(chars(&text).map(|c| vocab.get(c)).collect()),
         }
     }
 
@@ -289,7 +288,7 @@ impl Tokeniser {
         match &self.model {
             Model::Subwords(_) => None,
             Model::Words(_) => Some(word_pieces::split(&text)),
-            Model::Chars(_) => Some(text.chars().map(String::from).collect()),
+            Model::Chars(_) => Some(chars(&text).map(String::from).collect()),
         }
     }
 }
@@ -298,7 +297,18 @@ fn normal(text: &str, lowercase: bool) -> String {
     if lowercase { text.to_lowercase() } else { text.to_owned() }
 }
 
-/// The most frequent tokens behind the special ones, which no text can spell.
+/// The characters of a text; `<unk>` counts as one.
+fn chars(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    iter::from_fn(move || {
+        let len = if rest.starts_with(UNK) { UNK.len() } else { rest.chars().next()?.len_utf8() };
+        let (first, after) = rest.split_at(len);
+        rest = after;
+        Some(first)
+    })
+}
+
+/// The most frequent tokens behind the special ones. No text can spell those but `<unk>`.
 fn vocabulary(tokens: impl Iterator<Item = String>, settings: TokeniserSettings) -> Vocab {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for token in tokens {
@@ -410,6 +420,17 @@ mod tests {
     }
 
     #[test]
+    fn a_text_with_unknown_tokens_has_their_numbers_again() {
+        for kind in [TokeniserKind::Word, TokeniserKind::Char] {
+            let tokeniser = made(kind, 400, false);
+            let ids = tokeniser.encode("Ein Жук, ein Ж.").unwrap();
+            assert!(ids.contains(&0), "{kind}");
+            let text = tokeniser.decode(&ids).unwrap();
+            assert_eq!(tokeniser.encode(&text).unwrap(), ids, "{kind}: {text}");
+        }
+    }
+
+    #[test]
     fn every_number_is_one_line_of_text() {
         for kind in TokeniserKind::ALL {
             let tokeniser = made(kind, 400, false);
@@ -423,13 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused() {
+    fn damaged_files_are_refused_with_a_remedy() {
         for kind in TokeniserKind::ALL {
             let tokeniser = made(kind, 400, false);
             let text = tokeniser.to_text().unwrap().replace("</s>", "<z>");
             for text in [text.as_str(), "", "{}"] {
                 let error = Tokeniser::from_text("t", text, tokeniser.settings()).err().unwrap();
-                assert!(error.to_string().starts_with('t'), "{kind}: {error}");
+                let error = error.to_string();
+                assert!(error.starts_with('t') && error.contains("; "), "{kind}: {error}");
             }
         }
     }

@@ -7,7 +7,10 @@
 //! A dog's ball, red.  →  A dog ￭' ￭s ball ￭, red ￭.
 //! ```
 //!
-//! Ideographs and kana are a token each, and need no joiner: no blank is written beside them.
+//! Ideographs and kana are a token each, and need no joiner: no blank is written beside them. So is
+//! `<unk>`, which the text of tokens has for an unknown one.
+
+use crate::vocab::UNK;
 
 /// What begins a token that is to be joined to the one before it.
 pub(crate) const JOINER: char = '￭';
@@ -17,7 +20,14 @@ pub(crate) fn split(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     // What stood before: nothing or a blank, an ideograph, letters that can go on, or a mark.
     let mut before = Class::Blank;
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix(UNK) {
+            tokens.push(UNK.to_owned());
+            (before, rest) = (Class::Mark, after);
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
         let class = Class::of(c);
         match (before, class) {
             (_, Class::Blank) => {}
@@ -100,6 +110,22 @@ mod tests {
         for text in ["￭", "a ￭ b", "a￭b", "￭￭", ""] {
             assert_eq!(joined(&split(text)), text);
         }
+    }
+
+    #[test]
+    fn an_unknown_token_that_was_written_is_one_token_again() {
+        for tokens in
+            [&["a", UNK, UNK, "￭."][..], &[UNK, "￭s", "ball"], &["我", UNK, "有"], &["￭<", "￭unk"]]
+        {
+            let text = join(tokens.iter().copied());
+            let again = split(&text);
+            assert_eq!(
+                again.iter().filter(|t| *t == UNK).count(),
+                tokens.iter().filter(|t| **t == UNK).count()
+            );
+            assert_eq!(joined(&again), text);
+        }
+        assert_eq!(split("a <unk>."), ["a", UNK, "￭."]);
     }
 
     proptest! {

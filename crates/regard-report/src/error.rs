@@ -72,6 +72,16 @@ pub enum ReportError {
     /// The report's sentence has no words.
     #[error("the report has no words")]
     NoWords,
+    /// The model has no attention of this kind.
+    #[error("model `{model}` has no {kind} attention; it has {known}")]
+    NoSuchAttention {
+        /// The model.
+        model: String,
+        /// The kind asked for.
+        kind: &'static str,
+        /// The kinds there are.
+        known: String,
+    },
     /// There is no such layer or head in the report.
     #[error(
         "there is no layer {layer} with a head {head}: the model has {n_layers} layers of {n_heads} heads, counted from 0"

@@ -31,7 +31,7 @@ use crate::{MetricsRecord, ReportError, write_atomic};
 /// drop(log);
 ///
 /// // A checkpoint of step 20 is resumed: what came after it is done again.
-/// let (mut log, kept) = MetricsLog::resume(&path, 20)?;
+/// let (mut log, kept) = MetricsLog::resume(&path, |record| record.step() <= 20)?;
 /// assert_eq!(kept.len(), 2);
 /// log.append(&record(25).into())?;
 /// let steps: Vec<u64> = read_metrics(&path)?.iter().map(|r| r.step()).collect();
@@ -56,8 +56,8 @@ impl MetricsLog {
         Self::open_to_append(path)
     }
 
-    /// Goes on with the log at `path` after optimiser step `last_step`: records of later steps and
-    /// a torn last line are cut off. Gives the records that stay. A file that is not there counts
+    /// Goes on with the log at `path`: the records that are not to `keep`, such as those of steps that
+    /// are done again, and a torn last line are cut off. Gives the records that stay. A file that is not there counts
     /// as empty, since a run may be killed before its first record.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl MetricsLog {
     /// read or written.
     pub fn resume(
         path: impl AsRef<Path>,
-        last_step: u64,
+        keep: impl Fn(&MetricsRecord) -> bool,
     ) -> Result<(Self, Vec<MetricsRecord>), ReportError> {
         let path = path.as_ref();
         let mut records = match read_metrics(path) {
@@ -75,7 +75,7 @@ impl MetricsLog {
             }
             read => read?,
         };
-        records.retain(|record| record.step() <= last_step);
+        records.retain(keep);
         let mut text = String::new();
         for record in &records {
             text.push_str(&line(record)?);
@@ -208,7 +208,7 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             // A line counts once its closing brace is there, with or without the line end.
             let expected = ends.iter().filter(|end| **end <= cut).count();
-            let (mut log, kept) = MetricsLog::resume(&path, u64::MAX).unwrap();
+            let (mut log, kept) = MetricsLog::resume(&path, |_| true).unwrap();
             assert_eq!(kept, records[..expected], "cut at byte {cut}");
             log.append(&step(9, 1.0)).unwrap();
             let mut after = records[..expected].to_vec();
@@ -221,13 +221,13 @@ mod tests {
     fn later_steps_are_cut_and_a_missing_file_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
-        let (mut log, kept) = MetricsLog::resume(&path, 5).unwrap();
+        let (mut log, kept) = MetricsLog::resume(&path, |record| record.step() <= 5).unwrap();
         assert!(kept.is_empty());
         for record in [step(1, 1.0), step(2, 1.0), eval(2), step(3, 1.0)] {
             log.append(&record).unwrap();
         }
         log.sync().unwrap();
-        let (_, kept) = MetricsLog::resume(&path, 2).unwrap();
+        let (_, kept) = MetricsLog::resume(&path, |record| record.step() <= 2).unwrap();
         assert_eq!(kept, [step(1, 1.0), step(2, 1.0), eval(2)]);
         assert_eq!(read_metrics(&path).unwrap(), kept);
     }

@@ -135,8 +135,9 @@ pub fn resolve<C: Serialize + DeserializeOwned>(
     layers: &[Layer],
 ) -> Result<C, ConfigError> {
     let mut table = to_table(defaults);
+    let keys = keys(&table, "");
     for layer in layers {
-        merge(&mut table, &layer.table, "", &layer.origin)?;
+        merge(&mut table, &layer.table, "", &layer.origin, &keys)?;
         // Read after each layer, so that a refused value is blamed on its source.
         read::<C>(&table, &layer.origin)?;
     }
@@ -163,21 +164,45 @@ fn read<C: DeserializeOwned>(table: &Table, origin: &str) -> Result<C, ConfigErr
     })
 }
 
-fn merge(base: &mut Table, over: &Table, prefix: &str, origin: &str) -> Result<(), ConfigError> {
+/// Every key of a table and of those in it, with dots.
+fn keys(table: &Table, prefix: &str) -> Vec<String> {
+    let with_inner = |(key, value): (&String, &Value)| {
+        let full = format!("{prefix}{key}");
+        let inner = value.as_table().map(|inner| keys(inner, &format!("{full}.")));
+        std::iter::once(full).chain(inner.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    table.iter().flat_map(with_inner).collect()
+}
+
+/// The name that `word` was most likely meant to be, where one is like it.
+pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|name| (strsim::damerau_levenshtein(name, word), name))
+        .filter(|(distance, name)| *distance <= 2.max(name.len() / 3))
+        .min()
+        .map(|(_, name)| name)
+}
+
+fn merge(
+    base: &mut Table,
+    over: &Table,
+    prefix: &str,
+    origin: &str,
+    keys: &[String],
+) -> Result<(), ConfigError> {
     for (key, value) in over {
         let full = format!("{prefix}{key}");
         let Some(old) = base.get_mut(key) else {
-            let nearest = base
-                .keys()
-                .map(|k| (strsim::damerau_levenshtein(k, key), k))
-                .filter(|(distance, k)| *distance <= 2.max(k.len() / 3))
-                .min()
-                .map(|(_, k)| format!("{prefix}{k}"));
+            // The same name in another section, or else one like it in this section.
+            let elsewhere =
+                keys.iter().find(|k| k.rsplit('.').next() == Some(key.as_str())).cloned();
+            let here = || nearest(key, base.keys().map(String::as_str));
+            let nearest = elsewhere.or_else(|| here().map(|k| format!("{prefix}{k}")));
             return Err(ConfigError::UnknownKey { origin: origin.into(), key: full, nearest });
         };
         match (old, value) {
             (Value::Table(base), Value::Table(over)) => {
-                merge(base, over, &format!("{full}."), origin)?;
+                merge(base, over, &format!("{full}."), origin, keys)?;
             }
             (old @ Value::Float(_), Value::Integer(n)) => *old = Value::Float(*n as f64),
             (old, value) if old.type_str() == value.type_str() => *old = value.clone(),
@@ -248,6 +273,8 @@ mod tests {
             (&["model.layer=3"][..], "unknown key `model.layer`; did you mean `model.layers`?"),
             (&["sed=3"], "unknown key `sed`; did you mean `seed`?"),
             (&["zebra=3"], "unknown key `zebra`"),
+            (&["rate=3"], "unknown key `rate`; did you mean `model.rate`?"),
+            (&["model.seed=3"], "unknown key `model.seed`; did you mean `seed`?"),
             (&["model.layers=two"], "`model.layers` must be an integer, got string \"two\""),
             (&["model.layers=2.5"], "`model.layers` must be an integer, got float 2.5"),
             (&["model=3"], "`model` must be a table, got integer 3"),

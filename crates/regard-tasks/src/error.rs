@@ -34,7 +34,7 @@ pub enum TaskError {
     Report(#[from] ReportError),
     /// The output folder already holds a run.
     #[error(
-        "{path} already holds a run; go on with it by --resume, or choose another folder for --out",
+        "{path} already holds a run; go on with it by --resume, choose another folder for --out, or delete this one",
         path = .0.display()
     )]
     RunExists(PathBuf),
@@ -56,6 +56,20 @@ pub enum TaskError {
         path = .0.display()
     )]
     LostModel(PathBuf),
+    /// The numbers of a training ran away.
+    #[error(
+        "{source}, and train into another folder or delete {folder} first: with --resume it would go the same way",
+        folder = .folder.display()
+    )]
+    Diverged {
+        /// The run's folder.
+        folder: PathBuf,
+        /// What ran away, at which step.
+        source: Box<NnError>,
+    },
+    /// It was stopped from outside before it was done.
+    #[error("stopped before it was done")]
+    Stopped,
     /// A run folder lacks a file.
     #[error(
         "{path}: {file} is missing; the run was stopped before it was written (go on with --resume), or it was removed",
@@ -152,6 +166,21 @@ pub enum TaskError {
     /// There is no token in the model's translation.
     #[error("the model's translation is empty; give one with --target")]
     EmptyTranslation,
+    /// There is no token in the translation to look at.
+    #[error(
+        "there is no word in the target; give a translation, or leave --target out to look at the model's own"
+    )]
+    EmptyTarget,
+    /// The training text leaves no token for a vocabulary.
+    #[error(
+        "the vocabulary of the {side} has no token: give more text, or lower data.min_count (now {min_count})"
+    )]
+    NoTokens {
+        /// `source` or `target`.
+        side: &'static str,
+        /// How often a token must be seen.
+        min_count: u64,
+    },
     /// Parallel text is neither two files nor one table.
     #[error(
         "{0} files of parallel text; give a source file and a target file, or one table of tabs"

@@ -78,6 +78,7 @@ pub mod files {
 
 /// Facts of a run that are no settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunFacts {
     /// Which task.
     pub task: String,
@@ -186,7 +187,7 @@ impl RunFolder {
             file: path.clone(),
             fault: "the section [run] is missing".into(),
         })?;
-        let facts = facts.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax {
+        let facts = facts.try_into().map_err(|e: toml::de::Error| ConfigError::Value {
             origin,
             fault: e.to_string().trim_end().replace('\n', " "),
         })?;

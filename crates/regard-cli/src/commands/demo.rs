@@ -11,6 +11,7 @@ use regard::report::terminal_heatmap;
 use regard::tasks::demo::{DemoObserver, DemoRow, demo};
 use serde_json::json;
 
+use crate::args::{at_least, named_file};
 use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json, save, tell, terminal_width};
 use crate::text::percent;
@@ -42,11 +43,11 @@ pub(crate) struct DemoArgs {
     what: String,
 
     /// Seed of the sentences and the models
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least::<u64>(0))]
     seed: u64,
 
     /// Page to write, or with reversal the picture [default: demo.html or reversal.svg]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     out: Option<PathBuf>,
 
     #[command(flatten, next_help_heading = "Reversal")]

@@ -10,6 +10,7 @@ use clap::Args;
 use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
+use crate::args::named_file;
 use crate::fault::{Fault, Outcome, not_for_task};
 
 /// Measure a trained model on a file with the right answers
@@ -41,7 +42,7 @@ pub(crate) struct EvaluateArgs {
     run: PathBuf,
 
     /// Labelled file; for a translator a source and a target file, or one table of tabs
-    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE", value_parser = named_file())]
     files: Vec<PathBuf>,
 
     #[command(flatten, next_help_heading = "Taggers")]

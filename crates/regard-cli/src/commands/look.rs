@@ -10,8 +10,10 @@ use clap::{ArgGroup, Args};
 use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
+use crate::args::{at_least, named_file};
 use crate::fault::{Outcome, not_for_task};
-use crate::output::{apart, beside_run};
+use crate::identity::Source;
+use crate::output::{apart, beside_run, not_input};
 
 /// See what attention did with one sentence, number by number
 ///
@@ -50,27 +52,27 @@ pub(crate) struct LookArgs {
     translate: translate::TranslateArgs,
 
     /// Layer of the heat map, counted from 0
-    #[arg(long, value_name = "N", default_value = "0", help_heading = "Options")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = at_least::<usize>(0), help_heading = "Options")]
     layer: usize,
 
     /// Head of the heat map, counted from 0
-    #[arg(long, value_name = "N", default_value = "0", help_heading = "Options")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = at_least::<usize>(0), help_heading = "Options")]
     head: usize,
 
     /// Page to write
-    #[arg(long, value_name = "FILE", default_value = "look.html", help_heading = "Options")]
+    #[arg(long, value_name = "FILE", value_parser = named_file(), default_value = "look.html", help_heading = "Options")]
     out: PathBuf,
 
     /// Also write the heat map of --layer and --head as a picture
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
+    #[arg(long, value_name = "FILE", value_parser = named_file(), help_heading = "Options")]
     svg: Option<PathBuf>,
 
     /// Also write the weights of all heads (and a tagger's scores), a line for each query and key
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
+    #[arg(long, value_name = "FILE", value_parser = named_file(), help_heading = "Options")]
     csv: Option<PathBuf>,
 
     /// Also write everything as one JSON object
-    #[arg(long, value_name = "FILE", help_heading = "Options")]
+    #[arg(long, value_name = "FILE", value_parser = named_file(), help_heading = "Options")]
     json: Option<PathBuf>,
 }
 
@@ -83,7 +85,10 @@ pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
         ("--npz", args.tag.npz.as_ref()),
     ];
     apart(&outputs)?;
-    beside_run(&args.run, &outputs.map(|(flag, path)| (flag, path.map(PathBuf::as_path))))?;
+    let outputs = outputs.map(|(flag, path)| (flag, path.map(PathBuf::as_path)));
+    let input = args.tag.file.as_deref().map(Source::File);
+    not_input(input.as_slice(), &outputs)?;
+    beside_run(&args.run, &outputs)?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

@@ -91,6 +91,10 @@ pub(crate) fn run(args: &MechanismsArgs) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let entries: Vec<&Entry> = all().iter().filter(|entry| args.wants(entry)).collect();
+    if entries.is_empty() {
+        let fault = Fault::new("nothing in the catalogue is in all these cells");
+        return Err(fault.hint("ask for fewer of them; parts are in none").into());
+    }
     if args.json {
         for entry in entries {
             print_json("mechanism", entry)?;
@@ -173,9 +177,6 @@ const PARTS: [(Kind, &str); 4] = [
 ];
 
 fn list(entries: &[&Entry]) -> String {
-    if entries.is_empty() {
-        return "Nothing in the catalogue is in all these cells.\n".into();
-    }
     let of = |kind| entries.iter().copied().filter(move |entry| entry.kind == kind);
     let mut text = String::new();
     for (n, entry) in of(Kind::Mechanism).enumerate() {

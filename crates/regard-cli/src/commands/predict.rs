@@ -74,8 +74,8 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
             .hint("leave .gz out of the name and compress the file afterwards")
             .into());
     }
-    let outputs =
-        [("--output", file(args.output.as_ref())), ("--alignments", args.translate.alignments()?)];
+    let alignments = args.translate.alignments.as_deref();
+    let outputs = [("--output", file(args.output.as_ref())), ("--alignments", alignments)];
     beside_run(&args.run, &outputs)?;
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;

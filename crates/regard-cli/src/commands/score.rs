@@ -13,7 +13,7 @@ use regard::tasks::score::score_files;
 use regard::tasks::tag::TagEvaluation;
 use serde_json::json;
 
-use crate::args::FormatArgs;
+use crate::args::{FormatArgs, named_file};
 use crate::fault::{Fault, Outcome};
 use crate::output::{print, print_json};
 use crate::text::percent;
@@ -52,9 +52,11 @@ Examples:
 #[derive(Debug, Args)]
 struct Files {
     /// File with the right labels
+    #[arg(value_parser = named_file())]
     gold: PathBuf,
 
     /// File with the labels to be judged; the same words in the same sentences
+    #[arg(value_parser = named_file())]
     predicted: PathBuf,
 
     #[command(flatten)]
@@ -71,7 +73,7 @@ struct TagsArgs {
     files: Files,
 
     /// Training file: adds the accuracy on words that it lacks, and on those with several labels
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     train: Option<PathBuf>,
 }
 

@@ -5,6 +5,7 @@ use clap::Args;
 use regard::nn::models::translation::decode::LengthPenalty;
 use regard::tasks::translate::{LoadedTranslator, TranslateOptions};
 
+use crate::args::at_least;
 use crate::fault::Fault;
 
 /// Most tokens that a translation can be asked for.
@@ -15,7 +16,7 @@ const BEAM: usize = 5;
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct SearchArgs {
     /// Translations that are followed at once; 1 is greedy search [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<usize>(1))]
     beam: Option<usize>,
 
     /// What evens out long and short translations: gnmt:A, average:A or none [default: gnmt:0.6]
@@ -38,7 +39,7 @@ pub(super) struct SearchArgs {
     max_length: Option<u32>,
 
     /// No run of N tokens twice in a translation
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<usize>(0))]
     no_repeat: Option<usize>,
 
     /// Replace unknown words by the source words most looked at (tokens word or char)

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{TINY, corpus, data, run, run_with_input, train, widths};
+use crate::translate_support::{parallel, train_translator};
 
 /// Trains on `{}/FILE`; the error is looked for.
 #[track_caller]
@@ -285,13 +286,135 @@ fn standard_input_that_is_no_data() {
     let folder = data();
     train(folder.path(), "fc", 1, "run");
     for (input, message) in [
-        (&b""[..], "standard input: the file is empty"),
-        (b"\xff\xfe\x00", "standard input, line 1: not UTF-8"),
+        (&b"\xff\xfe\x00"[..], "standard input, line 1: not UTF-8"),
         (b"the dog\n", "standard input, line 1: 1 columns, expected 10"),
     ] {
         let err = run_with_input(folder.path(), "predict {}/run", input).fails();
         assert!(err.contains(message), "{err}");
     }
+}
+
+#[test]
+fn an_unknown_key_in_a_config_of_ones_own_or_of_a_run() {
+    let folder = data();
+    let path = train(folder.path(), "fc", 1, "run").join("config.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    for (text, message) in [
+        (config.replace("[train]\n", "[train]\nepoch = 3\n"), "did you mean `train.epochs`?"),
+        (
+            config.replace("[model]\n", "[model]\nlr = 0.1\n"),
+            "`model.lr`; did you mean `train.lr`?",
+        ),
+        (config.replace("[model]\n", "[modle]\nhidden = 3\n[model]\n"), "did you mean `model`?"),
+        (config.replace("[run]\n", "[run]\nauthor = \"me\"\n"), "unknown field `author`"),
+    ] {
+        assert_ne!(text, config);
+        fs::write(&path, text).unwrap();
+        for line in ["predict {}/run {}/dev.conllu", "train tag --resume --out {}/run"] {
+            let err = run(folder.path(), line).fails();
+            assert!(err.contains("run/config.toml: ") && err.contains(message), "{line}: {err}");
+        }
+    }
+}
+
+#[test]
+fn nothing_on_standard_input_is_nothing_on_standard_output() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "tagger");
+    let parallel = parallel();
+    train_translator(parallel.path(), "seq2seq", 1, "translator", "");
+    for (folder, line) in [
+        (&folder, "predict {}/tagger"),
+        (&folder, "predict {}/tagger --format text"),
+        (&parallel, "predict {}/translator --scores"),
+    ] {
+        assert_eq!(run_with_input(folder.path(), line, b"").ok(), "");
+        let done = run_with_input(folder.path(), &format!("{line} -o {{}}/empty"), b"");
+        assert!(done.err.contains("wrote ") && done.err.contains("(0 "), "{}", done.err);
+        assert_eq!(fs::read(folder.path().join("empty")).unwrap(), b"");
+    }
+}
+
+#[test]
+fn a_stream_where_a_file_is_needed() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    for line in [
+        "predict {}/run {}/dev.de --given -",
+        "evaluate {}/run {}/dev.de -",
+        "evaluate {}/run {}/dev.de {}/dev.en --output -",
+        "look {}/run --source der --out -",
+        "look {}/run --file -",
+        "score tags - {}/dev.conllu",
+        "score bleu --ref - --hyp {}/dev.en",
+        "train tag --train - --out {}/new",
+        "train translate --train - {}/train.en --out {}/new",
+        "demo --out -",
+    ] {
+        let err = run_with_input(folder.path(), line, b"x\n").fails();
+        assert!(
+            err.contains("invalid value '-'") && err.contains("a file is needed"),
+            "{line}: {err}"
+        );
+    }
+    let line = "score bleu --ref {}/dev.en --hyp - --hyp - --paired-bootstrap";
+    let err = run_with_input(folder.path(), line, b"x\n").fails();
+    assert!(err.contains("--hyp names standard input twice"), "{err}");
+}
+
+#[test]
+fn a_training_that_ran_away_says_what_to_do_with_its_folder() {
+    let folder = data();
+    let line = format!(
+        "train tag --model fc --train {{}}/train.conllu --dev {{}}/dev.conllu --out {{}}/run --epochs 20 \
+         {TINY} --set train.lr=1e30 --set train.warmup=0 {}",
+        widths("fc")
+    );
+    let done = run(folder.path(), &line);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    for message in
+        ["; lower the learning rate", "train into another folder or delete ", "/run first"]
+    {
+        assert!(done.err.contains(message), "{message} in {}", done.err);
+    }
+    let err = run(folder.path(), &line).fails();
+    assert!(err.contains("already holds a run") && err.contains("or delete this one"), "{err}");
+}
+
+#[test]
+fn a_training_that_came_to_nothing_is_finished_with_a_note() {
+    let folder = data();
+    for (lr, message) in [
+        ("1000", " at the end, and that of guessing 1."),
+        ("1e-12", "no epoch was better on the development file than the first one"),
+    ] {
+        let line = format!(
+            "train tag --model fc --train {{}}/train.conllu --dev {{}}/dev.conllu --out {{}}/run-{lr} \
+             --epochs 3 {TINY} --set train.lr={lr} {}",
+            widths("fc")
+        );
+        let done = run(folder.path(), &line);
+        assert!(done.err.contains("note: ") && done.err.contains(message), "{}", done.err);
+        assert!(done.err.contains("train again into another folder, with "), "{}", done.err);
+        assert!(done.ok().starts_with("fc: finished after "));
+    }
+}
+
+#[test]
+fn damaged_best_weights_are_told_before_a_training_goes_on() {
+    let folder = data();
+    let run_folder = train(folder.path(), "fc", 1, "run");
+    let model = run_folder.join("model.safetensors");
+    let whole = fs::read(&model).unwrap();
+    let other = train(folder.path(), "window", 1, "other").join("model.safetensors");
+    for bytes in [&whole[..whole.len() / 2], b"", &[0; 500], &fs::read(other).unwrap()] {
+        fs::write(&model, bytes).unwrap();
+        let err = run(folder.path(), "train tag --resume --out {}/run").fails();
+        assert!(err.contains("run/model.safetensors"), "{err}");
+        assert!(err.contains("hint: copy the run folder again, or train anew"), "{err}");
+    }
+    fs::write(&model, whole).unwrap();
+    run(folder.path(), "train tag --resume --out {}/run").ok();
 }
 
 #[test]

@@ -48,7 +48,11 @@ fn wrong_names_are_told_what_there_is() {
         ("bench train --model cnn", "no model `cnn`; there are transformer"),
         ("bench train --case gru --model lstm", "--list"),
         ("bench train --steps 3", "--steps"),
-        ("bench attention --variant huge", "no variant `huge`"),
+        ("bench attention --variant huge", "no variant `huge`; there are plain"),
+        ("bench attention --variant cuasal", "no variant `cuasal`, did you mean `causal`?"),
+        ("bench attention --shape smal", "did you mean `small`?"),
+        ("bench train --model lsmt", "did you mean `lstm`?"),
+        ("bench attention --seconds -1", "expected a number from 0 to 3600"),
     ] {
         let err = run(folder.path(), line).fails();
         assert!(err.contains(words), "{line}: {err}");

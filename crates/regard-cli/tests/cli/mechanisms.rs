@@ -89,9 +89,16 @@ fn the_list_can_be_narrowed() {
     assert!(text.starts_with("Mechanisms: score × normaliser × scope × position\n\nshow_attend"));
     assert!(!text.contains("Scores:"), "{text}");
     // A part has no cells.
-    assert!(listed("--kind score --levels single").is_empty());
-    let text = run(Path::new("."), "mechanisms --kind score --levels single").ok();
-    assert_eq!(text, "Nothing in the catalogue is in all these cells.\n");
+    for line in [
+        "mechanisms --kind score --levels single",
+        "mechanisms --kind score --sequences self --json",
+    ] {
+        let error = run(Path::new("."), line).fails();
+        assert!(
+            error.contains("nothing in the catalogue is in all these cells\nhint: "),
+            "{error}"
+        );
+    }
     // Wrong use.
     let error = run(Path::new("."), "mechanisms --positions globl").fails();
     assert!(error.contains("[possible values: soft, hard, local]"), "{error}");

@@ -4,9 +4,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use regard::report::{RunSummary, StopReason};
+use regard::tasks::TaskError;
+use regard::tasks::training::{Observer, Silent};
+use regard::tasks::translate::reversal::{ReversalSettings, reversal};
+use regard::tasks::translate::{ModelKind, resume};
 
 use crate::support::{Done, arrays, data, metrics_without_times, regard, run, words};
 use crate::translate_support::parallel;
@@ -180,6 +187,51 @@ fn interrupted_by_the_user() {
         assert!(done.out.starts_with("bilstm: interrupted after "), "{}", done.out);
         stage.finish(&name);
     }
+}
+
+/// Stops a training when it has taken a step.
+struct StopAt<'a> {
+    step: u64,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for StopAt<'_> {
+    fn step(&mut self, step: u64, _: u64, _: usize, _: f64) {
+        self.stop.store(step == self.step, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_interruption_during_the_scores_of_an_epoch_is_heeded_and_resumed() {
+    let stage = Stage::of(parallel(), TRANSLATE);
+    // A run that was killed before its first checkpoint.
+    let path = stage.path("stopped");
+    fs::create_dir(&path).unwrap();
+    for file in ["config.toml", "tokenizer.json"] {
+        fs::copy(stage.path("alone").join(file), path.join(file)).unwrap();
+    }
+    let evals = metrics_without_times(&stage.path("alone"));
+    let steps: Vec<u64> = evals.iter().filter(|e| e["type"] == "eval").map(step_of).collect();
+    // At the end of the second epoch, and at that of the last.
+    for step in [steps[1], steps[steps.len() - 1]] {
+        let stop = AtomicBool::new(false);
+        let summary: RunSummary = resume(&path, &stop, &mut StopAt { step, stop: &stop }).unwrap();
+        assert_eq!((summary.stop, summary.steps), (StopReason::Interrupted, step));
+        let logged = metrics_without_times(&path);
+        assert!(logged.iter().all(|e| e["type"] != "eval" || step_of(e) < step), "{logged:?}");
+    }
+    stage.finish("stopped");
+}
+
+fn step_of(record: &serde_json::Value) -> u64 {
+    record["data"]["step"].as_u64().unwrap()
+}
+
+#[test]
+fn an_interruption_of_the_reversal_is_heeded_before_its_last_answers() {
+    let settings = ReversalSettings { train: 50, ..ReversalSettings::default() };
+    let stopped = reversal(ModelKind::Seq2seq, &settings, &AtomicBool::new(true), &mut Silent);
+    assert!(matches!(stopped, Err(TaskError::Stopped)), "{stopped:?}");
 }
 
 #[test]

@@ -75,6 +75,13 @@ pub(crate) fn run_with_input(folder: &Path, line: &str, input: &[u8]) -> Done {
     })
 }
 
+/// As [`run`], with a file of the folder on standard input, as by `< FILE`.
+#[track_caller]
+pub(crate) fn run_from_file(folder: &Path, line: &str, file: &str) -> Done {
+    let input = fs::File::open(folder.join(file)).unwrap();
+    Done::from(regard(words(folder, line)).stdin(input).output().unwrap())
+}
+
 pub(crate) fn words(folder: &Path, line: &str) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     line.split_whitespace().map(|word| word.replace("{}", folder)).collect()

@@ -136,6 +136,23 @@ fn n_best_scores_json_and_alignments() {
 }
 
 #[test]
+fn scores_and_given_agree_where_the_model_wrote_unknown_words() {
+    let folder = parallel();
+    let more = "--set data.min_count=40 --set data.shared_vocab=false --set model.tie=none";
+    train_translator(folder.path(), "transformer", 4, "run", more);
+    let scored = run(folder.path(), "predict {}/run {}/dev.de --scores").ok();
+    let rows: Vec<(&str, &str)> = scored.lines().map(|l| l.split_once('\t').unwrap()).collect();
+    let texts: Vec<&str> = rows.iter().map(|row| row.1).collect();
+    assert!(texts.iter().any(|text| text.contains("<unk>")), "{scored}");
+    fs::write(folder.path().join("out.en"), texts.join("\n") + "\n").unwrap();
+    let forced = run(folder.path(), "predict {}/run {}/dev.de --given {}/out.en").ok();
+    for (row, forced) in rows.iter().zip(forced.lines()) {
+        let forced: f64 = forced.split('\t').next().unwrap().parse().unwrap();
+        assert!((forced - row.0.parse::<f64>().unwrap()).abs() < 2e-3, "{row:?} {forced}");
+    }
+}
+
+#[test]
 fn look_shows_every_attention() {
     let folder = parallel();
     for (kind, more, heads) in [

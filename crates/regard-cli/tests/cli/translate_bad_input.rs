@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{data, run, run_with_input, train};
+use crate::support::{data, run, run_from_file, run_with_input, train};
 use crate::translate_support::{SMALL, parallel, sizes, train_translator};
 
 /// Trains on the given flags; the error is looked for.
@@ -87,17 +87,20 @@ fn beams_and_penalties_out_of_range() {
     let folder = parallel();
     train_translator(folder.path(), "seq2seq", 1, "run", "");
     for (flags, message) in [
-        ("--beam 0", "`beam` must be at least 1, got 0"),
+        ("--beam 0", "--beam <N>': a whole number of at least 1 is needed"),
         ("--beam 100000", "`beam` must be at most the "),
-        ("--n-best 0", "`n_best` must be 1 to the beam of 5, got 0"),
+        ("--n-best 0", "--n-best <N>': a whole number of at least 1 is needed"),
         ("--coverage-penalty 0.2", "`coverage_penalty` must be 0 for a model without attention"),
-        ("--coverage-penalty=-1", "`coverage_penalty` must be finite and at least 0"),
+        ("--coverage-penalty -1", "`coverage_penalty` must be finite and at least 0"),
+        ("--beam -1", "--beam <N>': a whole number of at least 1 is needed"),
+        ("--max-length -1", "-1 is not in 1..=100000"),
+        ("--chunk-lines -7", "a whole number of at least 1 is needed"),
         ("--length-penalty wu:1", "is none of gnmt:A"),
         ("--alignments {}/x", "model `seq2seq` has no attention"),
         ("--max-length 0", "0 is not in 1.."),
         ("--max-length 4000000000", "is not in 1..=100000"),
         ("--min-length 9 --max-length 3", "--min-length 9 is above --max-length 3"),
-        ("--alignments -", "--alignments needs a file"),
+        ("--alignments -", "a file is needed here, not a stream"),
         ("--labels", "unexpected argument '--labels'"),
         ("--format text", "--format has no meaning for a translator"),
     ] {
@@ -129,7 +132,7 @@ fn beams_and_penalties_out_of_range() {
     assert!(err.contains("model.safetensors is missing"), "{err}");
     fs::write(&model, before).unwrap();
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --beam 0").fails();
-    assert!(err.contains("`beam` must be at least 1"), "{err}");
+    assert!(err.contains("a whole number of at least 1 is needed"), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/train.en").fails();
     assert!(err.contains("dev.de has 12 lines, but "), "{err}");
     let err = run(folder.path(), "evaluate {}/run {}/dev.de {}/dev.en --labels").fails();
@@ -147,10 +150,77 @@ fn text_that_the_model_knows_nothing_of() {
     assert_eq!(out.lines().skip(2).collect::<Vec<_>>(), ["", ""]);
     let err = run_with_input(folder.path(), "predict {}/run", b"gut\nf\xfcr\n").fails();
     assert!(err.contains("standard input, line 2: not UTF-8"), "{err}");
-    let err = run_with_input(folder.path(), "predict {}/run", b"").fails();
-    assert!(err.contains("standard input: the file is empty"), "{err}");
     let err = run(folder.path(), "predict {}/run --given {}/dev.en").fails();
     assert!(err.contains("--given needs the file of the sources"), "{err}");
+}
+
+#[test]
+fn a_result_that_would_take_the_place_of_what_is_read() {
+    let folder = parallel();
+    train_translator(folder.path(), "bahdanau", 1, "run", "");
+    let path = |name: &str| folder.path().join(name);
+    let files = || ["dev.de", "dev.en"].map(|name| fs::read(path(name)).unwrap());
+    let before = files();
+    // By redirection, under another name, and as the reference that is measured on.
+    for (line, message) in [
+        ("predict {}/run -o {}/dev.de", "--output names the input"),
+        ("predict {}/run - -o {}/run/../dev.de", "--output names the input"),
+        ("predict {}/run --alignments {}/dev.de", "--alignments names the input"),
+        ("evaluate {}/run {}/dev.de {}/dev.en --output {}/dev.en", "--output names the input"),
+        ("evaluate {}/run {}/dev.de {}/dev.en --output {}/run/config.toml", "the run's own config"),
+        ("predict {}/run -o {}/new --alignments {}/run/../new", "--output and --alignments both"),
+    ] {
+        let err = run_from_file(folder.path(), line, "dev.de").fails();
+        assert!(err.contains(message), "{line}: {err}");
+    }
+    assert_eq!(files(), before);
+    // Another file of the same contents is no input.
+    fs::copy(path("dev.de"), path("copy.de")).unwrap();
+    run_from_file(folder.path(), "predict {}/run -o {}/copy.de", "dev.de").ok();
+}
+
+#[test]
+fn a_vocabulary_of_special_tokens_alone() {
+    let folder = parallel();
+    let flags = "--train {}/train.de {}/train.en --tokens word --set data.min_count=1000";
+    for flags in [flags.to_owned(), format!("{flags} --set data.shared_vocab=false --model luong")]
+    {
+        training_fails(
+            folder.path(),
+            &flags,
+            &["the vocabulary of the source has no token", "lower data.min_count (now 1000)"],
+        );
+    }
+}
+
+#[test]
+fn a_development_loss_that_is_no_number_is_finished_with_a_note() {
+    let folder = parallel();
+    // One step, so that no training loss tells it.
+    let line = format!(
+        "train translate --model transformer --train {{}}/train.de {{}}/train.en --dev {{}}/dev.de {{}}/dev.en \
+         --out {{}}/run --epochs 1 {SMALL} {} --set train.lr=1e38 --set train.warmup=0 \
+         --set train.batch_tokens=100000",
+        sizes("transformer")
+    );
+    let done = run(folder.path(), &line);
+    assert!(done.err.contains("note: the loss is NaN at the end"), "{}", done.err);
+    assert!(done.ok().starts_with("transformer: finished after 1 step"));
+}
+
+#[test]
+fn a_damaged_tokenizer_json_has_a_remedy() {
+    let folder = parallel();
+    let more = "--set data.tokens=bpe --set data.vocab_size=300";
+    let run_folder = train_translator(folder.path(), "seq2seq", 1, "run", more);
+    let tokens = run_folder.join("tokenizer.json");
+    let whole = fs::read_to_string(&tokens).unwrap();
+    for text in [&whole[..whole.len() / 2], "{}", &whole.replace("</s>", "<z>")] {
+        fs::write(&tokens, text).unwrap();
+        let err = run(folder.path(), "predict {}/run {}/dev.de").fails();
+        assert!(err.starts_with("error: ") && err.contains("run/tokenizer.json: "), "{err}");
+        assert!(err.contains("hint: copy the run folder again, or train anew"), "{err}");
+    }
 }
 
 #[test]
@@ -240,13 +310,17 @@ fn what_cannot_be_looked_at() {
         ("seq2seq", &["--source", "der"][..], "model `seq2seq` has no attention"),
         ("run", &[], "required arguments"),
         ("run", &["--source", " "], "there is no word to look at"),
-        ("run", &["--source", "der", "--target", ""], "there is no word to look at"),
+        (
+            "run",
+            &["--source", "der", "--target", ""],
+            "no word in the target; give a translation, or",
+        ),
         ("run", &["--source", &long], "the source has 301 tokens; look shows 300"),
         ("run", &["--source", "der", "--target", "a", "--layer", "1"], "there is no layer 1"),
         (
             "run",
             &["--source", "der", "--target", "a", "--attention", "encoder-self"],
-            "there is no layer 0",
+            "model `bahdanau` has no encoder-self attention; it has cross",
         ),
         ("run", &["--text", "der"], "--text has no meaning for a translator"),
     ] {
@@ -263,7 +337,7 @@ fn what_cannot_be_looked_at() {
 #[test]
 fn minutes_are_a_number() {
     let folder = parallel();
-    for minutes in ["nan", "inf", "x"] {
+    for minutes in ["nan", "inf", "x", "-1"] {
         for line in [
             "train translate --train {}/train.de {}/train.en --out {}/new-run",
             "demo reversal --data {}/strings",

@@ -139,7 +139,8 @@ impl AlignmentReport {
     /// A head by its place.
     ///
     /// # Errors
-    /// [`ReportError::NoSuchHead`] with the counts there are of this kind.
+    /// [`ReportError::NoSuchAttention`] with the kinds there are; [`ReportError::NoSuchHead`] with the counts
+    /// there are of this kind.
     pub fn head(
         &self,
         kind: AlignmentKind,
@@ -147,6 +148,13 @@ impl AlignmentReport {
         head: usize,
     ) -> Result<&AlignmentHead, ReportError> {
         let of_kind = || self.heads.iter().filter(|h| h.kind == kind);
+        if of_kind().next().is_none() {
+            let is_there = |kind: &AlignmentKind| self.heads.iter().any(|h| h.kind == *kind);
+            let known: Vec<&str> =
+                AlignmentKind::ALL.into_iter().filter(is_there).map(AlignmentKind::name).collect();
+            let (model, kind) = (self.model.clone(), kind.name());
+            return Err(ReportError::NoSuchAttention { model, kind, known: known.join(", ") });
+        }
         of_kind().find(|h| h.layer == layer && h.head == head).ok_or_else(|| {
             ReportError::NoSuchHead {
                 layer,

@@ -3,17 +3,24 @@
 use regard_attn::AttnError;
 use regard_nn::NnError;
 
+use crate::config::nearest;
+
 /// What can be wrong with a wish for a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// There is nothing of this name.
-    #[error("there is no {what} `{name}`; there are {known}")]
+    #[error(
+        "there is no {what} `{name}`{}; there are {known}",
+        nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
+    )]
     Unknown {
         /// `variant`, `shape`, `case` or `model`.
         what: &'static str,
         /// What was asked for.
         name: String,
+        /// The name most like it.
+        nearest: Option<&'static str>,
         /// What there is.
         known: String,
     },
@@ -38,7 +45,12 @@ pub(super) fn known(
         return Ok(names.to_vec());
     }
     let find = |name: &String| {
-        let unknown = || BenchError::Unknown { what, name: name.clone(), known: names.join(", ") };
+        let unknown = || BenchError::Unknown {
+            what,
+            name: name.clone(),
+            nearest: nearest(name, names.iter().copied()),
+            known: names.join(", "),
+        };
         names.iter().copied().find(|known| known == name).ok_or_else(unknown)
     };
     asked.iter().map(find).collect()

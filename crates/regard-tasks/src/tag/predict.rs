@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use regard_data::{Format, Sentence, Sentences, write_lines, write_sentence};
+use regard_data::{DataError, Format, Sentence, Sentences, write_lines, write_sentence};
 
 use super::evaluate::label;
 use super::model::LoadedTagger;
@@ -20,7 +20,7 @@ pub struct Prediction {
 /// Reads sentences, fills in the label column, and writes the user's own lines back.
 ///
 /// Sentences are taken `chunk_words` words at a time (at least one sentence), so that memory stays
-/// small however long the stream is; 1 answers after every sentence.
+/// small however long the stream is; 1 answers after every sentence. An empty stream stays empty.
 ///
 /// # Errors
 /// The input is at fault, the output cannot be written, or the model refuses. What was written
@@ -39,8 +39,11 @@ pub fn predict_stream(
         let mut chunk: Vec<Sentence> = Vec::new();
         let mut words = 0;
         while words < chunk_words.max(1) {
-            let Some(sentence) = sentences.next() else { break };
-            let sentence = sentence?;
+            let sentence = match sentences.next() {
+                // A filter that reads nothing writes nothing.
+                None | Some(Err(DataError::EmptyFile { .. })) => break,
+                Some(sentence) => sentence?,
+            };
             words += sentence.words.len();
             chunk.push(sentence);
         }
@@ -51,11 +54,11 @@ pub fn predict_stream(
         for (sentence, labels) in chunk.iter().zip(&labels) {
             write_sentence(output, sentence, format, Some(labels))?;
         }
-        output.flush().map_err(regard_data::DataError::from)?;
+        output.flush().map_err(DataError::from)?;
         done.sentences += chunk.len() as u64;
         done.words += words as u64;
     }
     write_lines(output, sentences.tail())?;
-    output.flush().map_err(regard_data::DataError::from)?;
+    output.flush().map_err(DataError::from)?;
     Ok(done)
 }

@@ -208,7 +208,11 @@ impl Learner for TagLearner {
         Ok(self.model.tagger.loss(tape, &ids, target)?)
     }
 
-    fn evaluate(&self, epoch: u64) -> Result<Option<DevScores>, TaskError> {
+    fn chance_loss(&self) -> f64 {
+        (self.model.lexicon.labels.len() as f64).ln()
+    }
+
+    fn evaluate(&self, epoch: u64, _: &AtomicBool) -> Result<Option<DevScores>, TaskError> {
         if self.corpus.dev.is_empty() {
             return Ok(None);
         }

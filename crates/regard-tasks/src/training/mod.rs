@@ -10,7 +10,7 @@
 //!
 //! Everything random is a function of the seed and of a place (epoch, step), and everything else
 //! that changes is in the checkpoint. So a run that was stopped at any moment and resumed ends
-//! with the same bits as one left alone.
+//! with the same weights, bit by bit, as one left alone; only times differ.
 
 mod checkpoint;
 mod observer;
@@ -26,7 +26,7 @@ use regard_nn::checkpoint::Archive;
 use regard_nn::optim::{Optimiser, clip, global_norm};
 use regard_nn::{Mode, NnError, Params, Tape, Var};
 use regard_report::{
-    EvalRecord, MetricsLog, RunSummary, StepRecord, StopReason, learning_curve_svg,
+    EvalRecord, MetricsLog, MetricsRecord, RunSummary, StepRecord, StopReason, learning_curve_svg,
 };
 use regard_tensor::kernels::elementwise::update;
 use regard_tensor::{Buffer, Key, Tensor};
@@ -35,12 +35,27 @@ use self::checkpoint::State;
 pub use self::observer::{Observer, Silent};
 pub(crate) use self::settings::{LoopSettings, SettingsCheck, optimiser, range};
 pub use self::settings::{OptimiserKind, ScheduleKind};
+use self::weights::read_best;
 pub(crate) use self::weights::{check_memory, load_best};
 use crate::TaskError;
 use crate::run::{RunFolder, files};
 
 /// Steps between two logged ones.
 const LOG_EVERY: u64 = 20;
+
+/// How many times the loss of guessing a training may end with before it says so.
+const ABSURD: f64 = 2.0;
+
+/// A flag for what is never stopped.
+pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends what can be ended between two batches.
+///
+/// # Errors
+/// [`TaskError::Stopped`] once `stop` is set.
+pub(crate) fn heed(stop: &AtomicBool) -> Result<(), TaskError> {
+    if stop.load(Ordering::Relaxed) { Err(TaskError::Stopped) } else { Ok(()) }
+}
 
 /// Text in a weights file under which the fingerprint of its settings and vocabularies stands.
 pub(crate) const FINGERPRINT: &str = "fingerprint";
@@ -66,8 +81,11 @@ pub(crate) trait Learner {
     fn tokens(&self, batch: &[usize]) -> usize;
     /// The loss of a batch; `key` is its random stream.
     fn loss(&self, tape: &mut Tape<'_, f32>, batch: &[usize], key: Key) -> Result<Var, TaskError>;
-    /// The scores of the present weights on the development file; `None` where there is none.
-    fn evaluate(&self, epoch: u64) -> Result<Option<DevScores>, TaskError>;
+    /// The loss of guessing, with every output as likely as the others.
+    fn chance_loss(&self) -> f64;
+    /// The scores of the present weights on the development file; `None` where there is none. What takes long
+    /// ends with [`TaskError::Stopped`] once `stop` is set.
+    fn evaluate(&self, epoch: u64, stop: &AtomicBool) -> Result<Option<DevScores>, TaskError>;
     /// Hash of the settings and vocabularies that weights belong to: with `all` every setting, else those
     /// of the model.
     fn fingerprint(&self, all: bool) -> String;
@@ -98,6 +116,8 @@ pub(crate) struct Trainer<L: Learner> {
     average: Option<Buffer<f32>>,
     best: Option<Buffer<f32>>,
     state: State,
+    /// Sum of the losses of this epoch's steps in this process, and their number.
+    losses: (f64, u64),
     total_steps: u64,
     began: Instant,
     /// Seconds of training before this process began.
@@ -120,6 +140,7 @@ impl<L: Learner> Trainer<L> {
             average: average.then(|| Buffer::copy_of(learner.params().flat())),
             best: None,
             state: State::default(),
+            losses: (0.0, 0),
             total_steps: batches.saturating_mul(settings.epochs),
             settings,
             learner,
@@ -148,11 +169,20 @@ impl<L: Learner> Trainer<L> {
         } else {
             observer.note("there is no checkpoint yet; the run begins again at its first step");
         }
-        if self.state.best_step > 0 && !run.file(files::MODEL).is_file() {
-            // The best weights were kept before the checkpoint was written, so that someone took them away.
-            return Err(TaskError::LostModel(run.file(files::MODEL)));
+        if self.state.best_step > 0 {
+            if !run.file(files::MODEL).is_file() {
+                // They were kept before the checkpoint was written, so that someone took them away.
+                return Err(TaskError::LostModel(run.file(files::MODEL)));
+            }
+            // Damage is told now, not after hours.
+            read_best(&run, self.learner.params(), &self.learner.fingerprint(false))?;
         }
-        let (log, _) = MetricsLog::resume(run.file(files::METRICS), self.state.step)?;
+        let State { step, batch, .. } = self.state;
+        let (log, _) = MetricsLog::resume(run.file(files::METRICS), |record| {
+            // A checkpoint inside an epoch, or at its end before the evaluation, has none of this step.
+            let is_later = batch > 0 && matches!(record, MetricsRecord::Eval(_));
+            record.step() < step || (record.step() == step && !is_later)
+        })?;
         self.log = Some(log);
         self.run = Some(run);
         Ok(())
@@ -193,6 +223,7 @@ impl<L: Learner> Trainer<L> {
         let mut since_log = (Instant::now(), 0usize);
         while !self.state.finished {
             let batches = self.learner.batches(self.state.epoch);
+            self.losses = (0.0, 0);
             while (self.state.batch as usize) < batches.len() {
                 if stop.load(Ordering::Relaxed) {
                     self.state.elapsed_s = self.elapsed_s();
@@ -205,8 +236,10 @@ impl<L: Learner> Trainer<L> {
                 }
                 let first = self.state.batch as usize;
                 let last = batches.len().min(first + accumulate);
-                let (loss, norm, lr, words) = self.step(&batches[first..last])?;
+                let step = self.step(&batches[first..last]);
+                let (loss, norm, lr, words) = step.map_err(|error| self.diverged(error))?;
                 self.state.batch = last as u64;
+                self.losses = (self.losses.0 + loss, self.losses.1 + 1);
                 since_log.1 += words;
                 observer.step(self.state.step, self.state.epoch, words, loss);
                 if self.state.step.is_multiple_of(LOG_EVERY) {
@@ -235,15 +268,53 @@ impl<L: Learner> Trainer<L> {
                     self.save_last()?;
                 }
             }
-            self.end_epoch(observer)?;
+            if !self.end_epoch(stop, observer)? {
+                return Ok(self.summary(StopReason::Interrupted));
+            }
             since_log = (Instant::now(), 0);
         }
         self.draw_curve()?;
+        if let Some(doubt) = self.doubt() {
+            observer.note(&doubt);
+        }
         Ok(self.summary(match &self.state {
             state if state.early => StopReason::EarlyStop,
             state if state.timed_out => StopReason::TimeLimit,
             _ => StopReason::Finished,
         }))
+    }
+
+    /// What to do with the folder of a training whose numbers ran away.
+    fn diverged(&self, error: TaskError) -> TaskError {
+        match (error, &self.run) {
+            (TaskError::Model(source @ NnError::NotFinite { .. }), Some(run)) => {
+                TaskError::Diverged { folder: run.path().into(), source: source.into() }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// What speaks against the result of a training that is at its end.
+    fn doubt(&self) -> Option<String> {
+        let guess = self.learner.chance_loss();
+        let trained = (self.losses.1 > 0).then(|| self.losses.0 / self.losses.1 as f64);
+        let scored = self.state.figures.get("loss").copied();
+        let is_absurd = |loss: &f64| loss.is_nan() || *loss > ABSURD * guess;
+        if let Some(loss) = trained.into_iter().chain(scored).find(is_absurd) {
+            return Some(format!(
+                "the loss is {loss:.3} at the end, and that of guessing {guess:.3}; train again into \
+                 another folder, with a lower train.lr"
+            ));
+        }
+        let evaluations = self.state.epoch - 1;
+        let is_stale = evaluations > 1 && self.state.stale_epochs + 1 == evaluations;
+        let best = self.state.best_value.unwrap_or(f64::NAN);
+        let is_perfect = self.learner.metric().unit == "fraction" && best >= 1.0;
+        (is_stale && !is_perfect).then(|| {
+            "no epoch was better on the development file than the first one; train again into another \
+             folder, with another train.lr"
+                .into()
+        })
     }
 
     /// One update from one batch or several. Returns loss, gradient norm, learning rate and tokens.
@@ -287,16 +358,30 @@ impl<L: Learner> Trainer<L> {
         Ok((value, norm, lr, total))
     }
 
-    /// Scores the development file, keeps the model if it is the best, and writes a checkpoint.
-    fn end_epoch(&mut self, observer: &mut dyn Observer) -> Result<(), TaskError> {
+    /// Scores the development file, keeps the model if it is the best, and writes a checkpoint. Where
+    /// `stop` ends the scoring, the checkpoint is of the moment before it, and the answer is `false`.
+    fn end_epoch(
+        &mut self,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, TaskError> {
         // Score and keep the averaged weights where there are any.
         let own = self.average.as_ref().map(|average| {
             let own = Buffer::copy_of(self.learner.params().flat());
             self.learner.params_mut().flat_mut().copy_from_slice(average);
             own
         });
+        let scores = self.learner.evaluate(self.state.epoch, stop);
+        if matches!(scores, Err(TaskError::Stopped)) {
+            if let Some(own) = own {
+                self.learner.params_mut().flat_mut().copy_from_slice(&own);
+            }
+            self.state.elapsed_s = self.elapsed_s();
+            self.save_last()?;
+            return Ok(false);
+        }
         let mut keep = true;
-        if let Some(scores) = self.learner.evaluate(self.state.epoch)? {
+        if let Some(scores) = scores? {
             let value = scores.value;
             let metric = self.learner.metric();
             keep = self.state.best_value.is_none_or(|best| metric.improves(value, best));
@@ -336,7 +421,8 @@ impl<L: Learner> Trainer<L> {
         self.state.batch = 0;
         self.state.elapsed_s = self.elapsed_s();
         self.save_last()?;
-        self.draw_curve()
+        self.draw_curve()?;
+        Ok(true)
     }
 
     /// Keeps the present weights as the best ones.

@@ -29,6 +29,20 @@ pub(crate) fn load_best(
     params: &mut Params<f32>,
     fingerprint: &str,
 ) -> Result<(), TaskError> {
+    let flat = read_best(run, params, fingerprint)?;
+    params.flat_mut().copy_from_slice(&flat);
+    Ok(())
+}
+
+/// The best weights of a folder, laid out as `params`.
+///
+/// # Errors
+/// The file is missing, damaged, or of another model.
+pub(super) fn read_best(
+    run: &RunFolder,
+    params: &Params<f32>,
+    fingerprint: &str,
+) -> Result<Vec<f32>, TaskError> {
     let folder = run.path();
     if !run.file(files::MODEL).is_file() {
         return Err(TaskError::MissingFile { folder: folder.into(), file: files::MODEL });
@@ -39,6 +53,5 @@ pub(crate) fn load_best(
     if archive.texts.get(FINGERPRINT).map(String::as_str) != Some(fingerprint) {
         return Err(TaskError::Changed { folder: folder.into(), file: files::MODEL });
     }
-    params.flat_mut().copy_from_slice(&flat);
-    Ok(())
+    Ok(flat)
 }

@@ -1,6 +1,7 @@
 //! Lines of text through a model: tokens, batches, search, text again.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 
 use regard_data::plan_in_order;
 use regard_nn::models::translation::decode::{DecodeConfig, Hypothesis, LengthPenalty, translate};
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 use super::model::LoadedTranslator;
 use crate::TaskError;
+use crate::training::{NEVER, heed};
 
 /// Tokens that a batch may come to in decoding: source tokens times the beam.
 const BATCH_TOKENS: usize = 4096;
@@ -114,6 +116,16 @@ pub fn translate_lines(
     lines: &[String],
     options: &TranslateOptions,
 ) -> Result<Vec<Translated>, TaskError> {
+    translate_until(&NEVER, model, lines, options)
+}
+
+/// As [`translate_lines`], until `stop` is set: then [`TaskError::Stopped`] before the next batch.
+pub(super) fn translate_until(
+    stop: &AtomicBool,
+    model: &LoadedTranslator,
+    lines: &[String],
+    options: &TranslateOptions,
+) -> Result<Vec<Translated>, TaskError> {
     let kind = model.config.model.kind;
     if (options.alignments || options.replace_unknown) && !kind.has_attention() {
         return Err(TaskError::NoAlignment(kind.to_string()));
@@ -142,6 +154,7 @@ pub fn translate_lines(
             if chosen.is_empty() {
                 continue;
             }
+            heed(stop)?;
             let packed: Vec<&[u32]> = chosen.iter().map(|i| sources[*i].as_slice()).collect();
             let found = translate(
                 &model.translator,
@@ -228,6 +241,15 @@ pub fn force_decode(
     model: &LoadedTranslator,
     pairs: &[regard_data::Pair],
 ) -> Result<Vec<Option<(f64, usize)>>, TaskError> {
+    force_until(&NEVER, model, pairs)
+}
+
+/// As [`force_decode`], until `stop` is set: then [`TaskError::Stopped`] before the next batch.
+pub(super) fn force_until(
+    stop: &AtomicBool,
+    model: &LoadedTranslator,
+    pairs: &[regard_data::Pair],
+) -> Result<Vec<Option<(f64, usize)>>, TaskError> {
     let encode = |pair| super::corpus::encode(&model.lexicon, pair);
     let pairs = pairs.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
     let lengths: Vec<usize> = pairs
@@ -243,6 +265,7 @@ pub fn force_decode(
         if batch.is_empty() {
             continue;
         }
+        heed(stop)?;
         let side = |of: fn(&super::corpus::EncodedPair) -> &[u32]| {
             let packed: Vec<&[u32]> = batch.iter().map(|i| of(&pairs[*i])).collect();
             Sequences::new(&packed)

@@ -1,6 +1,7 @@
 //! How good translations of a file are, and how likely its references.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use regard_data::Pair;
 use regard_metrics::translation::{
@@ -8,9 +9,10 @@ use regard_metrics::translation::{
 };
 use serde::Serialize;
 
-use super::decode::{TranslateOptions, Translated, force_decode, translate_lines};
+use super::decode::{TranslateOptions, Translated, force_until, translate_until};
 use super::model::LoadedTranslator;
 use crate::TaskError;
+use crate::training::NEVER;
 
 /// Scores of a model on parallel text.
 #[derive(Debug, Clone, Serialize)]
@@ -63,15 +65,26 @@ pub struct ScoreOptions {
 /// Translates the sources of pairs and scores the translations against the targets.
 ///
 /// # Errors
-/// As [`translate_lines`].
+/// As [`translate_lines`](super::translate_lines).
 pub fn evaluate(
     model: &LoadedTranslator,
     pairs: &[Pair],
     options: &TranslateOptions,
     score: ScoreOptions,
 ) -> Result<(TranslateEvaluation, Vec<Translated>), TaskError> {
+    evaluate_until(&NEVER, model, pairs, options, score)
+}
+
+/// As [`evaluate`], until `stop` is set: then [`TaskError::Stopped`].
+pub(super) fn evaluate_until(
+    stop: &AtomicBool,
+    model: &LoadedTranslator,
+    pairs: &[Pair],
+    options: &TranslateOptions,
+    score: ScoreOptions,
+) -> Result<(TranslateEvaluation, Vec<Translated>), TaskError> {
     let lines: Vec<String> = pairs.iter().map(|pair| pair.source.clone()).collect();
-    let translated = translate_lines(model, &lines, options)?;
+    let translated = translate_until(stop, model, &lines, options)?;
     let lowercase = score.lowercase || model.config.data.lowercase;
     let mut bleu =
         Corpus::new(Bleu { tokenisation: score.tokenisation, lowercase, ..Bleu::default() });
@@ -88,7 +101,7 @@ pub fn evaluate(
         };
         exact += usize::from(same(text, &pair.target));
     }
-    let loss = loss(model, pairs)?;
+    let loss = loss(stop, model, pairs)?;
     let scores = TranslateEvaluation {
         bleu: bleu.finish(),
         bleu_signature: bleu.signature(),
@@ -106,11 +119,15 @@ pub fn evaluate(
 /// side.
 ///
 /// # Errors
-/// As [`force_decode`].
-pub(super) fn loss(model: &LoadedTranslator, pairs: &[Pair]) -> Result<Option<f64>, TaskError> {
+/// As [`force_until`].
+pub(super) fn loss(
+    stop: &AtomicBool,
+    model: &LoadedTranslator,
+    pairs: &[Pair],
+) -> Result<Option<f64>, TaskError> {
     let mut sum = 0.0;
     let mut tokens = 0;
-    for (log_prob, n) in force_decode(model, pairs)?.into_iter().flatten() {
+    for (log_prob, n) in force_until(stop, model, pairs)?.into_iter().flatten() {
         sum -= log_prob;
         tokens += n;
     }

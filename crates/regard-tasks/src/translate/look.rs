@@ -36,7 +36,7 @@ pub fn look(
     };
     if target_ids.is_empty() {
         return Err(match target {
-            Some(_) => TaskError::NoWords,
+            Some(_) => TaskError::EmptyTarget,
             None => TaskError::EmptyTranslation,
         });
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use regard_data::END_ID;
 use regard_nn::models::translation::{Translator, TranslatorConfig};
-use regard_nn::{NnError, ParamSpecs, Params};
+use regard_nn::{ParamSpecs, Params};
 
 use super::config::TranslateConfig;
 use super::lexicon::Lexicon;
@@ -15,10 +16,18 @@ use crate::training::{check_memory, load_best};
 pub const TASK: &str = "translate";
 
 /// The model that the settings stand for, and the list of its parameters.
+///
+/// # Errors
+/// A vocabulary holds the special tokens alone; the model refuses the settings.
 pub(super) fn build(
     config: &TranslateConfig,
     lexicon: &Lexicon,
-) -> Result<(Translator, ParamSpecs), NnError> {
+) -> Result<(Translator, ParamSpecs), TaskError> {
+    for (side, tokens) in [("source", lexicon.source()), ("target", lexicon.target())] {
+        if tokens.len() <= END_ID as usize + 1 {
+            return Err(TaskError::NoTokens { side, min_count: config.data.min_count });
+        }
+    }
     let mut specs = ParamSpecs::new();
     let model = TranslatorConfig {
         source_vocab: lexicon.source().len(),

@@ -18,7 +18,8 @@ pub struct Predicted {
 }
 
 /// Reads lines, translates them `chunk_lines` at a time, and gives each to `write` with its number
-/// from 1 and its text; 1 answers after every line. A line is translated alike in any company.
+/// from 1 and its text; 1 answers after every line. A line is translated alike in any company. Where
+/// nothing is read, nothing is written.
 ///
 /// # Errors
 /// The input is at fault (with the line), `write` fails, or as [`translate_lines`]. What was given to
@@ -45,9 +46,6 @@ pub fn predict_stream(
             done.cut += usize::from(best.is_some_and(|best| !best.finished));
             write(done.lines, line, &translated).map_err(DataError::from)?;
         }
-    }
-    if done.lines == 0 {
-        return Err(DataError::EmptyFile { file: name.to_owned() }.into());
     }
     Ok(done)
 }

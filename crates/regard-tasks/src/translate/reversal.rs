@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::config::{ModelKind, Select, Tokens, TranslateConfig};
 use super::corpus::Corpus;
-use super::decode::{TranslateOptions, translate_lines};
+use super::decode::{TranslateOptions, translate_until};
 use super::lexicon::Lexicon;
 use super::train::TranslateLearner;
 use crate::TaskError;
@@ -135,7 +135,7 @@ fn config(kind: ModelKind, settings: &ReversalSettings) -> TranslateConfig {
 /// Trains a model on the strings and tells its exact answers by length.
 ///
 /// # Errors
-/// None in practice: whatever the training core refuses.
+/// [`TaskError::Stopped`] if `stop` was set on the way; else none in practice.
 pub fn reversal(
     kind: ModelKind,
     settings: &ReversalSettings,
@@ -155,7 +155,7 @@ pub fn reversal(
         let pairs: Vec<Pair> =
             lengths.iter().flat_map(|len| test_pairs(settings, *len, &train)).collect();
         let lines: Vec<String> = pairs.iter().map(|pair| pair.source.clone()).collect();
-        let translated = translate_lines(&model, &lines, &TranslateOptions::greedy())?;
+        let translated = translate_until(stop, &model, &lines, &TranslateOptions::greedy())?;
         let right = pairs.iter().zip(translated).filter(|(pair, line)| {
             line.translations.first().is_some_and(|best| best.text == pair.target)
         });

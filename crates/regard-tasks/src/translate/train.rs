@@ -14,7 +14,7 @@ use regard_tensor::Key;
 use super::config::{Select, TranslateConfig};
 use super::corpus::{Corpus, EncodedPair, check_files, hashes, read};
 use super::decode::{TranslateOptions, translate_lines};
-use super::evaluate::{ScoreOptions, evaluate, loss};
+use super::evaluate::{ScoreOptions, evaluate_until, loss};
 use super::lexicon::Lexicon;
 use super::model::{LoadedTranslator, TASK, build, fingerprint, read_config};
 use crate::TaskError;
@@ -195,7 +195,11 @@ impl Learner for TranslateLearner {
         Ok(self.model.translator.loss(tape, &batch, options)?.loss)
     }
 
-    fn evaluate(&self, _: u64) -> Result<Option<DevScores>, TaskError> {
+    fn chance_loss(&self) -> f64 {
+        (self.model.lexicon.target().len() as f64).ln()
+    }
+
+    fn evaluate(&self, _: u64, stop: &AtomicBool) -> Result<Option<DevScores>, TaskError> {
         let dev = &self.corpus.dev;
         if dev.is_empty() {
             return Ok(None);
@@ -204,12 +208,14 @@ impl Learner for TranslateLearner {
         match self.model.config.train.select {
             Select::Bleu => {
                 let options = TranslateOptions::greedy();
-                let scores = evaluate(&self.model, dev, &options, ScoreOptions::default())?.0;
+                let counted = ScoreOptions::default();
+                let scores = evaluate_until(stop, &self.model, dev, &options, counted)?.0;
                 figures.insert("bleu".to_string(), scores.bleu.score);
                 figures.extend(scores.loss.map(|loss| ("loss".to_string(), loss)));
             }
             Select::Loss => {
-                figures.extend(loss(&self.model, dev)?.map(|loss| ("loss".to_string(), loss)));
+                figures
+                    .extend(loss(stop, &self.model, dev)?.map(|loss| ("loss".to_string(), loss)));
             }
         }
         let value = figures.get(self.metric().name).copied().unwrap_or(f64::NAN);

@@ -9,6 +9,7 @@ use regard::report::{Align, Table};
 use regard::tasks::bench::train::{TrainCase, TrainLine, chosen, measure_training, save_start};
 
 use super::seconds;
+use crate::args::named_file;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
 use crate::text::count;
@@ -33,7 +34,7 @@ pub(crate) struct TrainArgs {
 
     /// Write one case's first weights and batches (safetensors) for another program, and measure
     /// nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "seconds", "json", "list"])]
+    #[arg(long, value_name = "FILE", value_parser = named_file(), conflicts_with_all = ["steps", "seconds", "json", "list"])]
     save: Option<PathBuf>,
 
     /// Print the cases and measure nothing

@@ -24,7 +24,7 @@ const MODELS: [ModelKind; 3] = [ModelKind::Seq2seq, ModelKind::Bahdanau, ModelKi
 #[derive(Debug, Args)]
 pub(super) struct ReversalArgs {
     /// Passes over the training strings [default: 30]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::args::at_least::<u64>(1))]
     epochs: Option<u64>,
 
     /// Minutes of training for each model, at most

@@ -10,9 +10,11 @@ use regard::tasks::translate::{LoadedTranslator, ScoreOptions, evaluate, read_pa
 use serde_json::json;
 
 use super::EvaluateArgs;
+use crate::args::{named_file, not_negative};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Outcome;
-use crate::output::{print, print_json, save, tell};
+use crate::identity::Source;
+use crate::output::{beside_run, not_input, print, print_json, save, tell};
 use crate::text::count;
 
 #[derive(Debug, Args)]
@@ -33,11 +35,11 @@ pub(super) struct TranslateArgs {
     lowercase: bool,
 
     /// Also write the translations, a line each
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     output: Option<PathBuf>,
 
     /// Exit with code 1 if BLEU is below X, from 0 to 100
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = not_negative)]
     min_bleu: Option<f64>,
 }
 
@@ -58,6 +60,10 @@ impl TranslateArgs {
 
 pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
     let args = &all.translate;
+    let inputs: Vec<Source> = files.iter().map(|file| Source::File(file)).collect();
+    let outputs = [("--output", args.output.as_deref())];
+    not_input(&inputs, &outputs)?;
+    beside_run(&all.run, &outputs)?;
     let model = LoadedTranslator::load(&all.run)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let columns = match (&args.columns, files) {
@@ -104,7 +110,7 @@ pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
         write(path, &translated)?;
     }
     if let Some(bar) = args.min_bleu
-        && (scores.bleu.score < bar || bar.is_nan())
+        && scores.bleu.score < bar
     {
         tell(&format!("missed: bleu is {:.2}, below --min-bleu {bar}", scores.bleu.score));
         return Ok(Outcome::BarMissed);

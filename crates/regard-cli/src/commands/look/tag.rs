@@ -9,7 +9,7 @@ use regard::report::{attention_csv, attention_npz, heatmap_svg, terminal_heatmap
 use regard::tasks::tag::{LoadedTagger, look};
 
 use super::LookArgs;
-use crate::args::FormatArgs;
+use crate::args::{FormatArgs, at_least, named_file};
 use crate::fault::Fault;
 use crate::output::{print, save, terminal_width};
 
@@ -24,18 +24,18 @@ pub(super) struct TagArgs {
     text: Option<String>,
 
     /// File to take the sentence from; its labels are shown beside the predicted ones
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
+    pub(super) file: Option<PathBuf>,
 
     /// Which sentence of the file, counted from 1 [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least::<u64>(1))]
     sentence: Option<u64>,
 
     #[command(flatten)]
     format: FormatArgs,
 
     /// Also write all arrays for numpy.load
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     pub(super) npz: Option<PathBuf>,
 }
 

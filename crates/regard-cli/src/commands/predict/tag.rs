@@ -8,7 +8,7 @@ use clap::Args;
 use regard::tasks::tag::{LoadedTagger, predict_stream};
 
 use super::{Input, PredictArgs, whole_file};
-use crate::args::{FormatArgs, file};
+use crate::args::{FormatArgs, at_least, file};
 use crate::output::tell;
 use crate::text::count;
 
@@ -21,8 +21,8 @@ pub(super) struct TagArgs {
     format: FormatArgs,
 
     /// Words to collect before labelling them; 1 answers after every sentence [default: 2000]
-    #[arg(long, value_name = "N")]
-    chunk_words: Option<std::num::NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = at_least::<usize>(1))]
+    chunk_words: Option<usize>,
 }
 
 impl TagArgs {
@@ -45,7 +45,7 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let (name, column) = (args.format.name(), args.format.column());
     let format = model.format(name, column, path.unwrap_or(Path::new("-")))?;
     let Input { stream: input, name } = Input::open(path, format.name())?;
-    let chunk = args.chunk_words.map_or(CHUNK_WORDS, Into::into);
+    let chunk = args.chunk_words.unwrap_or(CHUNK_WORDS);
     if let Some(path) = file(all.output.as_ref()) {
         let mut out = whole_file(path)?;
         let done = predict_stream(&model, input, &name, &format, &mut out, chunk)

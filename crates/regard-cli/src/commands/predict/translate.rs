@@ -1,8 +1,7 @@
 //! `regard predict` of a translator.
 
 use std::io::{self, BufWriter, Write};
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -14,9 +13,10 @@ use regard::tasks::translate::{
 use serde_json::json;
 
 use super::{Input, PredictArgs, whole_file};
-use crate::args::file;
+use crate::args::{at_least, file, named_file};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Fault;
+use crate::identity::Source;
 use crate::output::{apart, not_input, print, save, tell};
 use crate::text::count;
 
@@ -29,18 +29,21 @@ pub(super) struct TranslateArgs {
     search: SearchArgs,
 
     /// Translations of each line, as line number, rank, score and text between tabs
-    #[arg(long, value_name = "N", conflicts_with_all = ["json", "scores"])]
+    #[arg(long, value_name = "N", value_parser = at_least::<usize>(1), conflicts_with_all = ["json", "scores"])]
     n_best: Option<usize>,
 
     /// Put ln p of each translation and a tab before it
+    ///
+    /// It is that of the tokens which the model chose: with --replace-unknown, of <unk> and not of the
+    /// word in its place.
     #[arg(long, conflicts_with = "json")]
     scores: bool,
 
     /// Also write which source token each token of a translation was read from, as Pharaoh lines
     ///
     /// Pairs source-target of positions of tokens, counted from 0; --json names the tokens.
-    #[arg(long, value_name = "FILE")]
-    alignments: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
+    pub(super) alignments: Option<PathBuf>,
 
     /// One JSON line for each line: tokens, translations, scores and alignments
     #[arg(long)]
@@ -48,13 +51,16 @@ pub(super) struct TranslateArgs {
 
     /// Translate nothing, but tell how likely the lines of FILE are as translations
     ///
-    /// Prints ln p, tokens (the end counted) and perplexity of each line between tabs.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["n_best", "scores", "alignments", "json"])]
+    /// Prints ln p, tokens (the end counted) and perplexity of each line between tabs. Lines are cut
+    /// into tokens anew: <unk> is the unknown word or character again, but a text that the model put
+    /// together from other tokens, or that --replace-unknown changed, has another ln p than --scores
+    /// tells.
+    #[arg(long, value_name = "FILE", value_parser = named_file(), conflicts_with_all = ["n_best", "scores", "alignments", "json"])]
     given: Option<PathBuf>,
 
     /// Lines to collect before translating them; 1 answers after every line [default: 256]
-    #[arg(long, value_name = "N")]
-    chunk_lines: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = at_least::<usize>(1))]
+    chunk_lines: Option<usize>,
 }
 
 impl TranslateArgs {
@@ -70,20 +76,6 @@ impl TranslateArgs {
         ];
         let own = own.into_iter().find_map(|(given, flag)| given.then_some(flag));
         own.or_else(|| self.search.given())
-    }
-
-    /// The file of the alignments.
-    ///
-    /// # Errors
-    /// It is not a file.
-    pub(super) fn alignments(&self) -> Result<Option<&Path>> {
-        match &self.alignments {
-            Some(path) if path.as_os_str() == "-" => {
-                let fault = Fault::new("--alignments needs a file: translations go to the output");
-                Err(fault.hint("--json has alignments beside the translations").into())
-            }
-            path => Ok(path.as_deref()),
-        }
     }
 
     fn write(
@@ -126,9 +118,10 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let outputs = [("--output", all.output.as_ref()), ("--alignments", args.alignments.as_ref())];
     apart(&outputs)?;
     // A tagger gives back what it reads, a translator does not.
-    let inputs = [file(all.file.as_ref()), file(args.given.as_ref())];
-    let alignments = args.alignments()?;
-    not_input(&inputs, &[("--output", file(all.output.as_ref())), ("--alignments", alignments)])?;
+    let given = args.given.as_deref().map(Source::File);
+    let inputs = [Some(Source::new(file(all.file.as_ref()))), given];
+    let outputs = outputs.map(|(flag, path)| (flag, file(path)));
+    not_input(inputs.into_iter().flatten().collect::<Vec<_>>().as_slice(), &outputs)?;
     let model = LoadedTranslator::load(&all.run)?;
     if args.given.is_some() {
         return force(all, &model);
@@ -143,7 +136,7 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     options.alignments = args.alignments.is_some() || (args.json && has_attention);
     let path = file(all.file.as_ref());
     let Input { stream: input, name } = Input::open(path, "a line of text each")?;
-    let chunk = args.chunk_lines.map_or(CHUNK_LINES, Into::into);
+    let chunk = args.chunk_lines.unwrap_or(CHUNK_LINES);
     let mut alignments = String::new();
     let translate = |out: &mut dyn Write| {
         predict_stream(&model, input, &name, &options, chunk, |number, line, translated| {

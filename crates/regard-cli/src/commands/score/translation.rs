@@ -14,7 +14,7 @@ use regard::report::{Align, Table};
 use regard::tasks::score::translation::{SegmentFile, score_translations};
 use serde_json::{Value, json};
 
-use crate::args::file;
+use crate::args::{at_least, file, named_file};
 use crate::fault::Fault;
 use crate::output::{print, print_json, tell};
 
@@ -90,15 +90,15 @@ pub(super) struct ChrfArgs {
     files: TranslationArgs,
 
     /// Longest n-gram of characters, 1 to 16
-    #[arg(long, value_name = "N", default_value = "6")]
+    #[arg(long, value_name = "N", default_value = "6", value_parser = at_least::<usize>(0))]
     char_order: usize,
 
     /// Longest n-gram of words, 0 to 16; chrF++ is 2
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = at_least::<usize>(0))]
     word_order: usize,
 
     /// How many times as much recall counts as precision, 1 to 1000
-    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = at_least::<u32>(0))]
     beta: u32,
 
     /// Count blanks as characters
@@ -152,10 +152,10 @@ pub(super) struct TerArgs {
 #[derive(Debug, Args)]
 struct TranslationArgs {
     /// File of references, one segment a line, plain or .gz; again for further references
-    #[arg(long = "ref", value_name = "FILE", required = true)]
+    #[arg(long = "ref", value_name = "FILE", required = true, value_parser = named_file())]
     references: Vec<PathBuf>,
 
-    /// File of translations, line by line those of the references; - for standard input
+    /// File of translations, line by line those of the references; - for standard input, once
     #[arg(long = "hyp", value_name = "FILE", required = true)]
     translations: Vec<PathBuf>,
 
@@ -180,7 +180,7 @@ struct TranslationArgs {
     resamples: u32,
 
     /// Seed of the draw: the same seed draws the same segments, though not those that sacreBLEU draws
-    #[arg(long, value_name = "N", default_value = "12345", requires = "paired_bootstrap")]
+    #[arg(long, value_name = "N", default_value = "12345", value_parser = at_least::<u64>(0), requires = "paired_bootstrap")]
     seed: u64,
 
     /// Print JSON lines instead of text
@@ -239,6 +239,10 @@ fn systems(args: &TranslationArgs) -> Result<Vec<SegmentFile>> {
                 .into());
         }
         _ => {}
+    }
+    if args.translations.iter().filter(|path| file(Some(path)).is_none()).count() > 1 {
+        let fault = Fault::new("--hyp names standard input twice, which can be read once");
+        return Err(fault.hint("give one of the systems as a file").into());
     }
     let mut systems = Vec::new();
     for path in &args.translations {

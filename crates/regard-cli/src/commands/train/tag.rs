@@ -10,7 +10,7 @@ use regard::report::RunSummary;
 use regard::tasks::tag::{ModelKind, TagConfig, TrainRequest, resume, train};
 
 use super::{layers, nothing_to_train_on, utf8};
-use crate::args::FormatArgs;
+use crate::args::{FormatArgs, at_least, named_file};
 use crate::progress::Progress;
 use crate::signals::{STOP, stop_on_signal};
 use crate::text::shell_word;
@@ -60,11 +60,11 @@ pub(super) struct TagArgs {
     model: Option<String>,
 
     /// File to train on
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     train: Option<PathBuf>,
 
     /// File to choose the best weights by; without one the last epoch's are kept
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     dev: Option<PathBuf>,
 
     /// Run folder to make, or with --resume to go on with
@@ -72,7 +72,7 @@ pub(super) struct TagArgs {
     pub(super) out: PathBuf,
 
     /// TOML file of settings; the config.toml of another run will do
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     config: Option<PathBuf>,
 
     /// One setting, such as model.layers=2 or train.lr=0.001; may be given many times
@@ -83,11 +83,11 @@ pub(super) struct TagArgs {
     format: FormatArgs,
 
     /// Seed of first weights, order of the data and dropout
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<u64>(0))]
     seed: Option<u64>,
 
     /// Passes over the training file, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<u64>(1))]
     epochs: Option<u64>,
 
     /// Predict the best chain of labels (linear-chain CRF); helps where labels are spans

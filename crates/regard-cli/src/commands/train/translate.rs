@@ -10,6 +10,7 @@ use regard::report::RunSummary;
 use regard::tasks::translate::{ModelKind, TrainRequest, TranslateConfig, resume, train};
 
 use super::{layers, nothing_to_train_on, utf8};
+use crate::args::{at_least, minutes, named_file};
 use crate::progress::Progress;
 use crate::signals::{STOP, stop_on_signal};
 use crate::text::shell_word;
@@ -21,9 +22,10 @@ use crate::text::shell_word;
 ///
 /// After every epoch the development lines are translated greedily, some are shown, and the best
 /// weights so far are kept. The run folder then holds model.safetensors, the resolved config.toml,
-/// tokenizer.json, metrics.jsonl and curve.svg. Ctrl-C saves and says how to go on; a run that was
-/// killed goes on with --resume from its last checkpoint, and ends with the same weights as one
-/// left alone (unless --minutes ends it).
+/// the tokens (tokenizer.json for subwords, tokens.tsv for words and characters; one file for each
+/// language where they share none), metrics.jsonl and curve.svg. Ctrl-C saves and says how to go on;
+/// a run that was killed goes on with --resume from its last checkpoint, and ends with the same
+/// weights as one left alone (unless --minutes ends it).
 ///
 /// Settings: the model's defaults < --config FILE < the flags below < --set key=value.
 #[derive(Debug, Args)]
@@ -64,11 +66,11 @@ pub(super) struct TranslateArgs {
     model: Option<String>,
 
     /// Source and target file to train on, or one table of tabs; plain or .gz
-    #[arg(long, value_name = "FILE", num_args = 1..=2)]
+    #[arg(long, value_name = "FILE", num_args = 1..=2, value_parser = named_file())]
     train: Vec<PathBuf>,
 
     /// The same to choose the best weights by; without them the last epoch's are kept
-    #[arg(long, value_name = "FILE", num_args = 1..=2)]
+    #[arg(long, value_name = "FILE", num_args = 1..=2, value_parser = named_file())]
     dev: Vec<PathBuf>,
 
     /// Columns of a table: source=N,target=N counted from 0, or names in its first line
@@ -88,7 +90,7 @@ pub(super) struct TranslateArgs {
     pub(super) out: PathBuf,
 
     /// TOML file of settings; the config.toml of another run will do
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named_file())]
     config: Option<PathBuf>,
 
     /// One setting, such as model.dropout=0.2 or train.lr=0.001; may be given many times
@@ -96,15 +98,15 @@ pub(super) struct TranslateArgs {
     set: Vec<String>,
 
     /// Seed of first weights, order of the data and dropout
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<u64>(0))]
     seed: Option<u64>,
 
     /// Passes over the training pairs, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least::<u64>(1))]
     epochs: Option<u64>,
 
     /// Minutes of training, at most; the last weights are then scored like those of an epoch
-    #[arg(long, value_name = "MINUTES", value_parser = crate::args::minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     minutes: Option<f64>,
 
     /// Go on with the run in --out; settings and files are those that it began with
