@@ -1,9 +1,9 @@
-//! `regard bench train`: a few steps of the smallest case, its start as a file, wrong names.
+//! `regard bench`: a few steps of the smallest case, its start as a file, its labels, wrong names.
 
 use regard::nn::checkpoint::Archive;
 use serde_json::Value;
 
-use crate::support::run;
+use crate::support::{Done, regard, run};
 
 #[test]
 fn a_few_steps_of_the_smallest_case_are_measured() {
@@ -25,6 +25,33 @@ fn a_few_steps_of_the_smallest_case_are_measured() {
 
     let table = run(folder.path(), "bench train --case small --steps 4").ok();
     assert!(table.contains("tokens/s") && table.contains("attention"), "{table}");
+}
+
+#[test]
+fn after_the_first_step_no_array_comes_from_the_system() {
+    // One thread: how many pieces several work on at once depends on who is faster.
+    for case in ["small", "gru"] {
+        let mut command = regard(["bench", "train", "--case", case, "--steps", "6", "--json"]);
+        let json = Done::from(command.env("RAYON_NUM_THREADS", "1").output().unwrap()).ok();
+        let event: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(event["data"]["pool_blocks_after_first"], 0, "{case}: {json}");
+    }
+}
+
+#[test]
+fn labels_of_the_smallest_case_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = run(folder.path(), "bench predict --case small --seconds 0 --json").ok();
+    let event: Value = serde_json::from_str(&json).unwrap();
+    let line = &event["data"];
+    assert_eq!((&line["sentences"], line["labels"].as_array().unwrap().len()), (&80.into(), 1_025));
+    for name in ["one_per_s", "bulk_per_s"] {
+        assert!(line[name].as_f64().unwrap() > 0.0, "{name}: {line}");
+    }
+    let table = run(folder.path(), "bench predict --case small --seconds 0").ok();
+    assert!(table.contains("in bulk") && table.contains("small"), "{table}");
+    let err = run(folder.path(), "bench predict --case smal").fails();
+    assert!(err.contains("did you mean `small`?"), "{err}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn every_command_explains_itself_with_examples() {
         "mechanisms",
         "bench attention",
         "bench train",
+        "bench predict",
         "demo",
         "config tag",
         "config translate",
