@@ -20,11 +20,21 @@ impl<'a> Source<'a> {
 
     /// Whether it is the plain file of this name, by whatever name or redirection it is read.
     pub(crate) fn is(self, file: &Path) -> bool {
-        let own = match self {
+        let own = self.identity();
+        own.is_some() && own == Identity::of_file(file)
+    }
+
+    fn identity(self) -> Option<Identity> {
+        match self {
             Self::File(path) => Identity::of_file(path),
             Self::StandardInput => Identity::of_input(),
-        };
-        own.is_some() && own == Identity::of_file(file)
+        }
+    }
+
+    /// Whether standard output goes to the plain file that is read: what is written would be read again.
+    pub(crate) fn is_output(self) -> bool {
+        let own = self.identity();
+        own.is_some() && own == Identity::of_output()
     }
 }
 
@@ -44,8 +54,15 @@ impl Identity {
     }
 
     fn of_input() -> Option<Self> {
-        use std::os::fd::AsFd;
-        let stream = io::stdin().as_fd().try_clone_to_owned().ok()?;
+        Self::of_stream(&io::stdin())
+    }
+
+    fn of_output() -> Option<Self> {
+        Self::of_stream(&io::stdout())
+    }
+
+    fn of_stream(stream: &impl std::os::fd::AsFd) -> Option<Self> {
+        let stream = stream.as_fd().try_clone_to_owned().ok()?;
         Self::new(&fs::File::from(stream).metadata().ok()?)
     }
 }
@@ -57,6 +74,10 @@ impl Identity {
     }
 
     fn of_input() -> Option<Self> {
+        None
+    }
+
+    fn of_output() -> Option<Self> {
         None
     }
 }

@@ -39,10 +39,10 @@ pub enum NnError {
         /// What came.
         actual: String,
     },
-    /// The loss or a gradient is no longer a finite number.
+    /// The loss, a gradient or a weight is no longer a finite number.
     #[error("{what} became {value} at step {step}; lower the learning rate or clip gradients")]
     NotFinite {
-        /// `loss` or `gradient norm`.
+        /// `loss`, `gradient norm` or `a weight`.
         what: &'static str,
         /// Its value.
         value: f64,

@@ -7,7 +7,10 @@ mod train;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use regard::tasks::bench::train::TrainCase;
+
 use crate::fault::Outcome;
+use crate::output::print;
 
 /// Measure how fast attention, training and prediction are on this machine
 #[derive(Debug, Args)]
@@ -64,6 +67,14 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected a number from 0 to 3600".into()),
     }
+}
+
+/// Prints the names of cases and what they train.
+fn list(cases: &[TrainCase]) -> Result<Outcome> {
+    for case in cases {
+        print(&format!("{} {}\n", case.name, case.model.name()))?;
+    }
+    Ok(Outcome::Done)
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {

@@ -14,6 +14,7 @@ use regard::tasks::translate::TASK;
 
 use crate::args::file;
 use crate::fault::{Fault, Outcome, not_for_task};
+use crate::identity::Source;
 use crate::output::{WholeFile, beside_run, tell};
 use crate::signals::remove_on_signal;
 
@@ -77,6 +78,11 @@ pub(crate) fn run(args: &PredictArgs) -> Result<Outcome> {
     let alignments = args.translate.alignments.as_deref();
     let outputs = [("--output", file(args.output.as_ref())), ("--alignments", alignments)];
     beside_run(&args.run, &outputs)?;
+    let to_output = file(args.output.as_ref()).is_none();
+    if to_output && Source::new(file(args.file.as_ref())).is_output() {
+        let fault = Fault::new("standard output goes to the file that is read");
+        return Err(fault.hint("give the result a file of its own, by --output FILE").into());
+    }
     if task_of(&args.run)? == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;

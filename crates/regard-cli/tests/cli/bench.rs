@@ -84,6 +84,8 @@ fn wrong_names_are_told_what_there_is() {
         let err = run(folder.path(), line).fails();
         assert!(err.contains(words), "{line}: {err}");
     }
+    let list = run(folder.path(), "bench predict --list --model gru").ok();
+    assert_eq!(list, "gru gru\n");
     let list = run(folder.path(), "bench train --list --model transformer").ok();
     assert_eq!(list, "tagger_32 transformer\ntagger_10000 transformer\nsmall transformer\n");
 }

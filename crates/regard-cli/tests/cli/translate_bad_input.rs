@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{data, run, run_from_file, run_with_input, train};
+use crate::support::{Done, data, regard, run, run_from_file, run_with_input, train, words};
 use crate::translate_support::{SMALL, parallel, sizes, train_translator};
 
 /// Trains on the given flags; the error is looked for.
@@ -206,6 +206,43 @@ fn a_development_loss_that_is_no_number_is_finished_with_a_note() {
     let done = run(folder.path(), &line);
     assert!(done.err.contains("note: the loss is NaN at the end"), "{}", done.err);
     assert!(done.ok().starts_with("transformer: finished after 1 step"));
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_not_kept() {
+    let folder = parallel();
+    // One step, after which no loss or gradient tells it.
+    let line = format!(
+        "train translate --model seq2seq --train {{}}/train.de {{}}/train.en --out {{}}/run --epochs 1 {SMALL} {} \
+         --set train.lr=1e39 --set train.warmup=0 --set train.batch_tokens=100000",
+        sizes("seq2seq")
+    );
+    let done = run(folder.path(), &line);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(
+        done.err.contains("a weight became ") && done.err.contains("at step 1"),
+        "{}",
+        done.err
+    );
+    assert!(done.err.contains("lower the learning rate"), "{}", done.err);
+    assert!(!folder.path().join("run/model.safetensors").exists());
+}
+
+#[test]
+fn a_prediction_does_not_feed_on_itself() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    let path = folder.path().join("dev.de");
+    let before = fs::read(&path).unwrap();
+    for line in ["predict {}/run", "predict {}/run {}/dev.de"] {
+        let open = |append| fs::OpenOptions::new().read(true).append(append).open(&path).unwrap();
+        let mut command = regard(words(folder.path(), line));
+        let err =
+            Done::from(command.stdin(open(false)).stdout(open(true)).output().unwrap()).fails();
+        assert!(err.contains("standard output goes to the file that is read"), "{err}");
+        assert!(err.contains("--output FILE"), "{err}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]

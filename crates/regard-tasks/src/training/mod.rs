@@ -365,6 +365,12 @@ impl<L: Learner> Trainer<L> {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<bool, TaskError> {
+        // The last update may have been too large for any number: no step looks at what it left.
+        if let Some(weight) = self.learner.params().flat().iter().find(|w| !w.is_finite()) {
+            let (value, step) = (f64::from(*weight), self.state.step);
+            let error = NnError::NotFinite { what: "a weight", value, step };
+            return Err(self.diverged(error.into()));
+        }
         // Score and keep the averaged weights where there are any.
         let own = self.average.as_ref().map(|average| {
             let own = Buffer::copy_of(self.learner.params().flat());

@@ -7,7 +7,7 @@ use clap::Args;
 use regard::report::{Align, Table};
 use regard::tasks::bench::train::{chosen, measure_prediction};
 
-use super::seconds;
+use super::{list, seconds};
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
 use crate::text::count;
@@ -26,12 +26,20 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: f64,
 
+    /// Print the cases and measure nothing
+    #[arg(long)]
+    list: bool,
+
     /// Print JSON lines, those that scripts/bench/compare_predict reads
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &PredictArgs) -> Result<Outcome> {
+    let cases = chosen(&args.case, &args.model)?;
+    if args.list {
+        return list(&cases);
+    }
     let mut table = Table::new([
         ("case", Align::Left),
         ("sentences", Align::Right),
@@ -40,7 +48,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<Outcome> {
         ("in bulk", Align::Right),
     ]);
     let mut machine = String::new();
-    for case in &chosen(&args.case, &args.model)? {
+    for case in &cases {
         let line = measure_prediction(case, Duration::from_secs_f64(args.seconds))?;
         if args.json {
             print_json("bench", &line)?;

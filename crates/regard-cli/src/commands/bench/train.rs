@@ -8,7 +8,7 @@ use clap::Args;
 use regard::report::{Align, Table};
 use regard::tasks::bench::train::{TrainCase, TrainLine, chosen, measure_training, save_start};
 
-use super::seconds;
+use super::{list, seconds};
 use crate::args::named_file;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
@@ -49,10 +49,7 @@ pub(crate) struct TrainArgs {
 pub(super) fn run(args: &TrainArgs) -> Result<Outcome> {
     let cases = chosen(&args.case, &args.model)?;
     if args.list {
-        for case in &cases {
-            print(&format!("{} {}\n", case.name, case.model.name()))?;
-        }
-        return Ok(Outcome::Done);
+        return list(&cases);
     }
     if let Some(path) = &args.save {
         let [case] = &cases[..] else {
