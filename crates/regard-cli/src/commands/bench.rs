@@ -6,7 +6,6 @@ mod train;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-
 use regard::tasks::bench::train::TrainCase;
 
 use crate::fault::Outcome;
