@@ -135,10 +135,16 @@ impl<T: Real> Params<T> {
 
     /// All values in one run for writing.
     pub fn flat_mut(&mut self) -> &mut [T] {
+        self.parts_mut().1
+    }
+
+    /// The list, and all values in one run for writing.
+    pub fn parts_mut(&mut self) -> (&[ParamSpec], &mut [T]) {
         if Arc::get_mut(&mut self.values).is_none() {
             self.values = Arc::new(Buffer::copy_of(&self.values));
         }
-        Arc::get_mut(&mut self.values).expect("the buffer was just made unique")
+        let values = Arc::get_mut(&mut self.values).expect("the buffer was just made unique");
+        (&self.specs, values)
     }
 
     /// A parameter's values; nothing is copied.

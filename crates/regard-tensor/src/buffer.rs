@@ -13,6 +13,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use memmap2::MmapMut;
+
+use crate::memory;
+
 /// A cache line, and the widest SIMD register.
 pub const ALIGNMENT: usize = 64;
 
@@ -23,8 +27,21 @@ mod sealed {
     impl Sealed for u32 {}
 }
 
-/// Types a [`Buffer`] can hold: every bit pattern, all zeros among them, is a value.
-pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {}
+/// Types a [`Buffer`] can hold, numbers without padding: every bit pattern, all zeros among them, is a value.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The bytes of elements, in the order of this machine.
+    fn bytes(elements: &[Self]) -> &[u8] {
+        // SAFETY: elements are plain numbers without gaps, and any byte is a u8.
+        unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+    }
+
+    /// The bytes of elements, to be written in the order of this machine.
+    fn bytes_mut(elements: &mut [Self]) -> &mut [u8] {
+        let (start, n) = (elements.as_mut_ptr().cast(), size_of_val(elements));
+        // SAFETY: as above, every pattern of bits is an element, and `elements` stays borrowed.
+        unsafe { std::slice::from_raw_parts_mut(start, n) }
+    }
+}
 impl Element for f32 {}
 impl Element for f64 {}
 impl Element for u32 {}
@@ -84,16 +101,55 @@ impl Pool {
     }
 }
 
-/// A block of memory from the system; freed only by the pool.
-struct Block(NonNull<u8>);
+/// From this size on a block is a mapping of its own, in huge pages where the system has them: a page costs a
+/// fault when it is first touched, which for small pages takes longer than filling them.
+const MAPPED: usize = HUGE_PAGE;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A block of zeroed memory from the system; freed only by the pool.
+#[derive(Debug)]
+enum Block {
+    Heap(NonNull<u8>),
+    Mapped(MmapMut),
+}
 // SAFETY: a block is plain memory with one owner.
 unsafe impl Send for Block {}
 
 impl Block {
+    /// Takes a block of a class from the system.
+    fn new(class: usize) -> Self {
+        FROM_SYSTEM.fetch_add(1, Ordering::Relaxed);
+        if class < MAPPED {
+            // SAFETY: a size class is never zero.
+            let raw = unsafe { alloc_zeroed(layout(class)) };
+            return Self::Heap(
+                NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout(class))),
+            );
+        }
+        // Mappings of whole huge pages begin at one.
+        let length = class.next_multiple_of(HUGE_PAGE);
+        let Ok(map) = MmapMut::map_anon(length) else { handle_alloc_error(layout(class)) };
+        // The last one, if the class ends in it, stays in small pages: touched, it would be taken whole.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise_range(memmap2::Advice::HugePage, 0, class / HUGE_PAGE * HUGE_PAGE);
+        memory::taken(class);
+        Self::Mapped(map)
+    }
+
+    fn start(&mut self) -> NonNull<u8> {
+        match self {
+            Self::Heap(start) => *start,
+            Self::Mapped(map) => NonNull::from(&mut map[..]).cast(),
+        }
+    }
+
     /// Gives the block back to the system.
     fn free(self, class: usize) {
-        // SAFETY: the block was allocated in `Buffer::stale` with this class and alignment.
-        unsafe { dealloc(self.0.as_ptr(), layout(class)) };
+        match self {
+            // SAFETY: the block was allocated in `new` with this class and alignment.
+            Self::Heap(start) => unsafe { dealloc(start.as_ptr(), layout(class)) },
+            Self::Mapped(_) => memory::given_back(class),
+        }
     }
 }
 
@@ -137,6 +193,8 @@ pub struct Buffer<T: Element> {
     ptr: NonNull<T>,
     len: usize,
     class: usize,
+    /// What `ptr` points into; taken when the buffer is dropped.
+    block: Option<Block>,
 }
 
 // SAFETY: a buffer owns its memory, and T is Send and Sync.
@@ -147,23 +205,25 @@ unsafe impl<T: Element> Sync for Buffer<T> {}
 impl<T: Element> Buffer<T> {
     /// A buffer whose contents are arbitrary values left by an earlier use.
     pub fn stale(len: usize) -> Self {
+        Self::taken(len).0
+    }
+
+    /// A buffer, and whether its block comes fresh from the system.
+    fn taken(len: usize) -> (Self, bool) {
         let class = size_class(len * size_of::<T>());
         let recycled = pool().take(class);
-        let block = recycled.unwrap_or_else(|| {
-            FROM_SYSTEM.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: a size class is never zero.
-            let raw = unsafe { alloc_zeroed(layout(class)) };
-            Block(NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout(class))))
-        });
-        Self { ptr: block.0.cast(), len, class }
+        let is_fresh = recycled.is_none();
+        let mut block = recycled.unwrap_or_else(|| Block::new(class));
+        (Self { ptr: block.start().cast(), len, class, block: Some(block) }, is_fresh)
     }
 
     /// A buffer of zeros.
     pub fn zeroed(len: usize) -> Self {
-        let mut buffer = Self::stale(len);
-        // SAFETY: the memory is ours, and all-zero bits are a value of T.
-        unsafe { std::ptr::write_bytes(buffer.ptr.as_ptr(), 0, buffer.len) };
-        let _: &mut [T] = &mut buffer;
+        let (buffer, is_zero) = Self::taken(len);
+        if !is_zero {
+            // SAFETY: the memory is ours, and all-zero bits are a value of T.
+            unsafe { std::ptr::write_bytes(buffer.ptr.as_ptr(), 0, buffer.len) };
+        }
         buffer
     }
 
@@ -177,7 +237,9 @@ impl<T: Element> Buffer<T> {
 
 impl<T: Element> Drop for Buffer<T> {
     fn drop(&mut self) {
-        pool().put(self.class, Block(self.ptr.cast()));
+        if let Some(block) = self.block.take() {
+            pool().put(self.class, block);
+        }
     }
 }
 
@@ -218,15 +280,11 @@ mod tests {
     #[test]
     fn idle_blocks_of_other_sizes_are_given_back() {
         let mut pool = Pool::default();
-        let fresh = |class: usize| {
-            // SAFETY: a size class is never zero.
-            Block(NonNull::new(unsafe { alloc_zeroed(layout(class)) }).expect("some memory"))
-        };
         let size = |n: usize| size_class((KEPT / 4) + n * (KEPT / 8));
         for n in 0..40 {
             // One block in use at a time, of ever other sizes.
             let class = size(n);
-            let block = pool.take(class).unwrap_or_else(|| fresh(class));
+            let block = pool.take(class).unwrap_or_else(|| Block::new(class));
             assert_eq!(pool.used, class);
             assert!(pool.used + pool.idle <= (pool.most_used * 5 / 4).max(pool.used + KEPT));
             pool.put(class, block);

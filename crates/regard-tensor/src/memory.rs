@@ -10,15 +10,20 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TOTAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The system's allocator, with what is taken from it counted. A program that is to be measured makes it
-/// its `#[global_allocator]`; without that all counts are 0.
+/// its `#[global_allocator]`; without that only the large blocks of [`crate::buffer`] are counted, which are
+/// taken from the system past every allocator.
 #[derive(Debug)]
 pub struct Counting;
 
-fn taken(bytes: usize) {
+pub(crate) fn taken(bytes: usize) {
     let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
     PEAK.fetch_max(live, Ordering::Relaxed);
     COUNT.fetch_add(1, Ordering::Relaxed);
     TOTAL.fetch_add(bytes, Ordering::Relaxed);
+}
+
+pub(crate) fn given_back(bytes: usize) {
+    LIVE.fetch_sub(bytes, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system's allocator unchanged.
@@ -36,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        given_back(layout.size());
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(block, layout) }
     }
@@ -44,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // Both blocks may live at once while the contents move.
         taken(new_size);
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        given_back(layout.size());
         // SAFETY: the caller's promise.
         unsafe { System.realloc(block, layout, new_size) }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use regard_nn::NnError;
-use regard_nn::checkpoint::{Archive, Array, CheckpointFault};
+use regard_nn::checkpoint::{Archive, CheckpointFault, Reader};
 use serde::{Deserialize, Serialize};
 
 use super::{FINGERPRINT, Learner, Trainer};
@@ -83,21 +83,20 @@ impl<L: Learner> Trainer<L> {
 
     pub(super) fn restore(&mut self, run: &RunFolder) -> Result<(), TaskError> {
         let path = run.file(files::LAST);
-        let archive = Archive::<f32>::read(&path)?;
-        if archive.texts.get(FINGERPRINT) != Some(&self.learner.fingerprint(true)) {
+        let mut file = Reader::<f32>::open(&path)?;
+        if file.texts().get(FINGERPRINT) != Some(&self.learner.fingerprint(true)) {
             return Err(TaskError::Changed { folder: run.path().into(), file: files::LAST });
         }
         let fault = |text: String| NnError::Checkpoint {
             path: path.clone(),
             fault: CheckpointFault::State(text),
         };
-        let text = archive.texts.get("state").ok_or_else(|| fault("it is missing".into()))?;
+        let text = file.texts().get("state").ok_or_else(|| fault("it is missing".into()))?;
         let state: State = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
-        let read = |prefix: &str| -> Result<Vec<f32>, TaskError> {
-            let part = only(&archive, prefix);
-            let params = self.learner.params();
+        let params = self.learner.params();
+        let mut read = |prefix: &str| -> Result<Vec<f32>, TaskError> {
             let mut flat = vec![0.0; params.flat_len()];
-            part.get(prefix, params, &mut flat)?;
+            file.get(prefix, params.specs(), &mut flat)?;
             Ok(flat)
         };
         let weights = read("weights.")?;
@@ -113,11 +112,4 @@ impl<L: Learner> Trainer<L> {
         self.state = state;
         Ok(())
     }
-}
-
-/// The arrays of an archive under a prefix.
-fn only(archive: &Archive<f32>, prefix: &str) -> Archive<f32> {
-    let arrays = archive.arrays.iter().filter(|(name, _)| name.starts_with(prefix));
-    let arrays = arrays.map(|(name, a): (&String, &Array<f32>)| (name.clone(), a.clone()));
-    Archive { arrays: arrays.collect(), texts: BTreeMap::new(), path: archive.path.clone() }
 }

@@ -35,7 +35,6 @@ use self::checkpoint::State;
 pub use self::observer::{Observer, Silent};
 pub(crate) use self::settings::{LoopSettings, SettingsCheck, optimiser, range};
 pub use self::settings::{OptimiserKind, ScheduleKind};
-use self::weights::read_best;
 pub(crate) use self::weights::{check_memory, load_best};
 use crate::TaskError;
 use crate::run::{RunFolder, files};
@@ -175,7 +174,8 @@ impl<L: Learner> Trainer<L> {
                 return Err(TaskError::LostModel(run.file(files::MODEL)));
             }
             // Damage is told now, not after hours.
-            read_best(&run, self.learner.params(), &self.learner.fingerprint(false))?;
+            let mut best = self.learner.params().clone();
+            load_best(&run, &mut best, &self.learner.fingerprint(false))?;
         }
         let State { step, batch, .. } = self.state;
         let (log, _) = MetricsLog::resume(run.file(files::METRICS), |record| {

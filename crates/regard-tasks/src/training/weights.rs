@@ -1,6 +1,6 @@
 //! The best weights of a run, and what memory a model may take.
 
-use regard_nn::checkpoint::Archive;
+use regard_nn::checkpoint::Reader;
 use regard_nn::{NnError, ParamSpecs, Params};
 
 use super::FINGERPRINT;
@@ -24,34 +24,23 @@ pub(crate) fn check_memory(specs: &ParamSpecs) -> Result<(), NnError> {
 }
 
 /// Reads the best weights of a folder into `params`.
+///
+/// # Errors
+/// The file is missing, damaged, or of another model; `params` then holds anything.
 pub(crate) fn load_best(
     run: &RunFolder,
     params: &mut Params<f32>,
     fingerprint: &str,
 ) -> Result<(), TaskError> {
-    let flat = read_best(run, params, fingerprint)?;
-    params.flat_mut().copy_from_slice(&flat);
-    Ok(())
-}
-
-/// The best weights of a folder, laid out as `params`.
-///
-/// # Errors
-/// The file is missing, damaged, or of another model.
-pub(super) fn read_best(
-    run: &RunFolder,
-    params: &Params<f32>,
-    fingerprint: &str,
-) -> Result<Vec<f32>, TaskError> {
     let folder = run.path();
     if !run.file(files::MODEL).is_file() {
         return Err(TaskError::MissingFile { folder: folder.into(), file: files::MODEL });
     }
-    let archive = Archive::<f32>::read(&run.file(files::MODEL))?;
-    let mut flat = params.flat().to_vec();
-    archive.get("", params, &mut flat)?;
-    if archive.texts.get(FINGERPRINT).map(String::as_str) != Some(fingerprint) {
+    let mut file = Reader::open(&run.file(files::MODEL))?;
+    let (specs, flat) = params.parts_mut();
+    file.get("", specs, flat)?;
+    if file.texts().get(FINGERPRINT).map(String::as_str) != Some(fingerprint) {
         return Err(TaskError::Changed { folder: folder.into(), file: files::MODEL });
     }
-    Ok(flat)
+    Ok(())
 }

@@ -4,15 +4,19 @@
 //! renamed. A process killed at any moment leaves the old file or the new one, never half of
 //! one.
 
+mod atomic;
+mod reader;
+
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::Write;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use regard_tensor::Real;
+use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, TensorView};
-use safetensors::{SafeTensorError, SafeTensors};
 
+pub use self::atomic::write_atomic;
+pub use self::reader::Reader;
 use crate::{NnError, Params};
 
 /// What is wrong with a checkpoint.
@@ -93,41 +97,6 @@ impl<T: Real> Archive<T> {
         }
     }
 
-    /// Copies the arrays under `prefix` into a flat buffer laid out as `params`.
-    ///
-    /// # Errors
-    /// A tensor is missing, unknown, of another shape or not finite.
-    pub fn get(&self, prefix: &str, params: &Params<T>, flat: &mut [T]) -> Result<(), NnError> {
-        let fail = |fault| Err(NnError::Checkpoint { path: self.path.clone(), fault });
-        for spec in params.specs() {
-            let name = format!("{prefix}{}", spec.name);
-            let Some(array) = self.arrays.get(&name) else {
-                return fail(CheckpointFault::Missing(name));
-            };
-            if array.shape[..] != spec.shape[..] {
-                return fail(CheckpointFault::Shape {
-                    name,
-                    expected: spec.shape.to_string(),
-                    actual: format!("{:?}", array.shape),
-                });
-            }
-            if array.data.iter().any(|x| !x.is_finite()) {
-                return fail(CheckpointFault::NotFinite(name));
-            }
-            flat[spec.range()].copy_from_slice(&array.data);
-        }
-        let known: std::collections::HashSet<&str> =
-            params.specs().iter().map(|s| s.name.as_str()).collect();
-        let unknown = |name: &&String| {
-            name.strip_prefix(prefix).is_some_and(|rest| !known.contains(rest))
-                && (!prefix.is_empty() || !known.is_empty())
-        };
-        match self.arrays.keys().find(unknown) {
-            Some(name) => fail(CheckpointFault::Unexpected(name.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// Writes the archive to `path`, atomically.
     ///
     /// # Errors
@@ -135,7 +104,6 @@ impl<T: Real> Archive<T> {
     pub fn write(&self, path: &Path) -> Result<(), NnError> {
         let bytes: BTreeMap<&String, Vec<u8>> =
             self.arrays.iter().map(|(name, array)| (name, to_bytes(&array.data))).collect();
-        let dtype = if T::DTYPE == "F32" { Dtype::F32 } else { Dtype::F64 };
         let fail = |e: SafeTensorError| NnError::Io {
             action: "write",
             path: path.into(),
@@ -143,7 +111,7 @@ impl<T: Real> Archive<T> {
         };
         let mut views = Vec::new();
         for (name, bytes) in &bytes {
-            let view = TensorView::new(dtype, self.arrays[*name].shape.clone(), bytes);
+            let view = TensorView::new(dtype::<T>(), self.arrays[*name].shape.clone(), bytes);
             views.push((name.as_str(), view.map_err(fail)?));
         }
         let texts: HashMap<String, String> = self.texts.clone().into_iter().collect();
@@ -154,17 +122,12 @@ impl<T: Real> Archive<T> {
         write_atomic(path, &whole)
     }
 
-    /// Reads an archive.
+    /// Reads an archive whole; [`Reader`] reads parts of one.
     ///
     /// # Errors
     /// The file is missing, cut short, of another format or of another number type.
     pub fn read(path: &Path) -> Result<Self, NnError> {
-        let bytes = fs::read(path).map_err(|source| NnError::Io {
-            action: "read",
-            path: path.into(),
-            source,
-        })?;
-        Self::parse(&bytes, path)
+        Reader::open(path)?.read_all()
     }
 
     /// Reads an archive from bytes; `path` is for errors.
@@ -172,29 +135,7 @@ impl<T: Real> Archive<T> {
     /// # Errors
     /// As [`Archive::read`]; never panics, whatever the bytes.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, NnError> {
-        let fail = |fault| NnError::Checkpoint { path: path.into(), fault };
-        let foreign = |e: SafeTensorError| fail(CheckpointFault::Foreign(e.to_string()));
-        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(foreign)?;
-        let file = SafeTensors::deserialize(bytes).map_err(foreign)?;
-        let mut archive = Self::new();
-        archive.path = path.into();
-        for (name, view) in file.iter() {
-            let actual = view.dtype();
-            let wanted = if T::DTYPE == "F32" { Dtype::F32 } else { Dtype::F64 };
-            if actual != wanted {
-                return Err(fail(CheckpointFault::Dtype {
-                    name: name.into(),
-                    expected: T::DTYPE,
-                    actual: format!("{actual:?}"),
-                }));
-            }
-            let array = Array { shape: view.shape().to_vec(), data: from_bytes(view.data()) };
-            archive.arrays.insert(name.into(), array);
-        }
-        if let Some(texts) = metadata.metadata() {
-            archive.texts = texts.clone().into_iter().collect();
-        }
-        Ok(archive)
+        Reader::new(Cursor::new(bytes), path)?.read_all()
     }
 }
 
@@ -204,22 +145,22 @@ impl<T: Real> Default for Archive<T> {
     }
 }
 
-fn to_bytes<T: Real>(data: &[T]) -> Vec<u8> {
-    if T::DTYPE == "F32" {
-        // Exact: every f32 is an f64.
-        data.iter().flat_map(|x| (x.to_f64() as f32).to_le_bytes()).collect()
-    } else {
-        data.iter().flat_map(|x| x.to_f64().to_le_bytes()).collect()
+/// How the format spells a number type.
+fn dtype<T: Real>() -> Dtype {
+    if T::DTYPE == "F32" { Dtype::F32 } else { Dtype::F64 }
+}
+
+/// The bytes of numbers in this machine's order, made those of the format, or back.
+fn swap_bytes<T: Real>(bytes: &mut [u8]) {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
     }
 }
 
-fn from_bytes<T: Real>(bytes: &[u8]) -> Vec<T> {
-    let read = |chunk: &[u8]| match *chunk {
-        [a, b, c, d] => T::from_f64(f64::from(f32::from_le_bytes([a, b, c, d]))),
-        [a, b, c, d, e, f, g, h] => T::from_f64(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
-        _ => T::ZERO,
-    };
-    bytes.chunks_exact(size_of::<T>()).map(read).collect()
+fn to_bytes<T: Real>(data: &[T]) -> Vec<u8> {
+    let mut bytes = T::bytes(data).to_vec();
+    swap_bytes::<T>(&mut bytes);
+    bytes
 }
 
 /// Puts the names in a file's header in order: the library writes texts in an order that changes
@@ -235,48 +176,5 @@ fn sort_header(file: &mut [u8]) {
         && let Some(place) = header.get_mut(..sorted.len())
     {
         place.copy_from_slice(&sorted);
-    }
-}
-
-/// Writes bytes to `path` so that at every moment the old or the new contents are there whole.
-///
-/// # Errors
-/// As the system says; the temporary file is removed and what was at `path` stays.
-pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), NnError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-    if let Err(source) = written {
-        let _ = fs::remove_file(&temporary);
-        return Err(NnError::Io { action: "write", path: path.into(), source });
-    }
-    // The rename itself survives a power cut once the folder is synced; not all systems let a
-    // folder be opened, and the data is safe either way.
-    if let Some(folder) = path.parent()
-        && let Ok(folder) = File::open(folder)
-    {
-        let _ = folder.sync_all();
-    }
-    Ok(())
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
-    let half = bytes.len() / 2;
-    file.write_all(&bytes[..half])?;
-    abort_if_asked();
-    file.write_all(&bytes[half..])?;
-    file.sync_all()
-}
-
-/// For tests of resuming: with `REGARD_TEST_ABORT_WRITE=n` the process dies, as by a power cut, in
-/// the middle of its n-th atomic write.
-fn abort_if_asked() {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static WRITES: AtomicU64 = AtomicU64::new(0);
-    let n = WRITES.fetch_add(1, Ordering::Relaxed) + 1;
-    if std::env::var("REGARD_TEST_ABORT_WRITE").is_ok_and(|v| v == n.to_string()) {
-        std::process::abort();
     }
 }
