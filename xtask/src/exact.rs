@@ -26,11 +26,11 @@ pub(crate) fn run(what: Exact) -> Result<()> {
     match what {
         Exact::Cases(cases) => {
             command.env("REGARD_EXACT", cases.to_string());
-            command.args(["--test", "exact", "--", "--exact", "long_run", "--nocapture"]);
+            command.args(["--test", "engine", "--", "--exact", "exact::long_run", "--nocapture"]);
         }
         Exact::Seed(seed) => {
             command.env("REGARD_EXACT_SEED", seed.to_string());
-            command.args(["--test", "exact", "--", "--exact", "one_seed", "--nocapture"]);
+            command.args(["--test", "engine", "--", "--exact", "exact::one_seed", "--nocapture"]);
         }
         Exact::Faults => {
             command.args(["--features", "faults", "--test", "faults", "--", "--nocapture"]);

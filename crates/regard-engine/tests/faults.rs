@@ -1,15 +1,16 @@
-//! The net holds: each deliberate fault of the engine is caught by one of the fixed problems of `exact.rs`, and
+//! The net holds: each deliberate fault of the engine is caught by one of the fixed problems of `engine/exact.rs`, and
 //! without a fault the same problems pass.
 //!
 //! Needs the feature `faults`: `cargo xtask exact --faults`.
 #![allow(clippy::print_stdout, reason = "which problem caught which fault is the result")]
 
+#[path = "engine/support/mod.rs"]
 mod support;
 
 use regard_engine::fault::{self, Fault};
 use support::net::check_seed;
 
-/// As many as `exact.rs` has.
+/// As many as `engine/exact.rs` has.
 const FIXED: u64 = 500;
 
 /// The first problem that catches a fault, and what it says.

@@ -11,9 +11,7 @@
 //! many sums or chained roundings a number goes; both magnitudes count at least as 1. The bounds
 //! were fixed before the first run.
 
-mod common;
-
-use common::{largest, no_params, tensor, wide};
+use crate::common::{largest, no_params, tensor, wide};
 use regard_nn::layers::{
     AttentionConfig, Norm, ScopeConfig, ScoreKind, TransformerLayer, TransformerLayerConfig,
 };

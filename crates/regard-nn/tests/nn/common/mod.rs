@@ -1,6 +1,6 @@
 //! What the tests of this crate share: small arrays, small models and batches for them.
 
-#![allow(dead_code, reason = "every test file is a program of its own and uses a part of this")]
+pub(crate) mod translation;
 
 use regard_nn::layers::{Norm, ScopeConfig, ScoreKind};
 use regard_nn::models::{

@@ -1,10 +1,8 @@
 //! What is refused: wrong shapes, indices and settings are errors that name what is at fault.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{N_LABELS, encoders, no_params, sentences, token_ids, words};
+use crate::common::{N_LABELS, encoders, no_params, sentences, token_ids, words};
 use regard_attn::normaliser::Softmax;
 use regard_attn::position::{Rotary, RotaryLayout};
 use regard_attn::score::ScaledDot;

@@ -1,13 +1,10 @@
 //! What must hold of every translation model: step by step equals the whole at once, a beam of one is
 //! greedy, a beam of everything is exhaustive, a batch is its items.
 
-mod common;
-#[path = "common/translation.rs"]
-mod translation;
-
 use std::collections::HashMap;
 
-use common::{bits, named, on_threads};
+use crate::common::translation::{TARGET_VOCAB, drawn, models, pairs, translator};
+use crate::common::{bits, named, on_threads};
 use regard_nn::models::translation::decode::{
     DecodeConfig, Hypothesis, LengthPenalty, score_targets, search, translate,
 };
@@ -16,7 +13,6 @@ use regard_nn::models::translation::{
 };
 use regard_nn::{Mode, Params, Tape};
 use regard_tensor::{Key, Real};
-use translation::{TARGET_VOCAB, drawn, models, pairs, translator};
 
 /// The log-probabilities of the targets' tokens and ends, step by step; rows leave when they end.
 fn by_steps<T: Real>(model: &Translator, params: &Params<T>, batch: &PairBatch) -> Vec<Vec<f64>> {

@@ -4,11 +4,9 @@
 //! counts and no symmetry of a plain sum can hide a fault. Dropout is differentiated with its
 //! mask held still: the same key draws the same one.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{
+use crate::common::{
     SCOPES, check, check_in, check_params, encoders, labels, named, normal, one_of_each_kind,
     sentences, tagger, tensor, token_ids, words,
 };

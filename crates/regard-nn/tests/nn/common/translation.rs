@@ -1,7 +1,5 @@
 //! Small translation models and batches for them.
 
-#![allow(dead_code, reason = "every test file is a program of its own and uses a part of this")]
-
 use regard_nn::layers::Norm;
 use regard_nn::models::PositionKind;
 use regard_nn::models::translation::{

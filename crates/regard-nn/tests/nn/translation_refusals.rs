@@ -1,9 +1,6 @@
 //! What the translation models refuse, and the text that says why.
 
-mod common;
-#[path = "common/translation.rs"]
-mod translation;
-
+use crate::common::translation::{bahdanau, fresh, luong, models, seq2seq, transformer};
 use regard_nn::models::PositionKind;
 use regard_nn::models::translation::decode::{DecodeConfig, LengthPenalty, translate};
 use regard_nn::models::translation::{
@@ -13,7 +10,6 @@ use regard_nn::models::translation::{
 };
 use regard_nn::ops::Cell;
 use regard_nn::{Mode, ParamSpecs, Tape};
-use translation::{bahdanau, fresh, luong, models, seq2seq, transformer};
 
 fn new(model: TranslatorModel) -> Result<(), String> {
     let config = TranslatorConfig { source_vocab: 8, target_vocab: 7, model };

@@ -1,10 +1,7 @@
 //! Every translation model learns, at toy size and within seconds, to write short strings backwards; what it
 //! then writes by itself is right.
 
-mod common;
-#[path = "common/translation.rs"]
-mod translation;
-
+use crate::common::translation::{bahdanau, fresh, luong, transformer};
 use regard_nn::models::translation::decode::{DecodeConfig, translate};
 use regard_nn::models::translation::{
     AlignmentScope, BahdanauConfig, LossOptions, LuongConfig, PairBatch, Seq2seqConfig, Sequences,
@@ -14,7 +11,6 @@ use regard_nn::ops::Cell;
 use regard_nn::optim::{Optimiser, OptimiserConfig, clip};
 use regard_nn::{Mode, Params, Tape};
 use regard_tensor::Key;
-use translation::{bahdanau, fresh, luong, transformer};
 
 /// Strings of up to `longest` of five symbols, and the same backwards.
 fn reversals(key: Key, n: usize, longest: u32) -> PairBatch {

@@ -1,15 +1,15 @@
 //! Laws that hold for every attention, tested on the engine alone, mostly on random problems with all parts.
 
-mod support;
-
+use crate::support::bound::{Precision, bounds};
+use crate::support::draw::{Draw, draw, draw_parts, looks};
+use crate::support::parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
+use crate::support::{
+    NORMALISERS, Outcome, Problem, ROTARY, SCORES, assert_same, assert_same_bits, at,
+};
 use regard_attn::scope::{Alignment, Window};
 use regard_attn::{Dims, Dropout, Item};
 use regard_tensor::{Key, Real};
 use regard_testkit::check_gradients_of;
-use support::bound::{Precision, bounds};
-use support::draw::{Draw, draw, draw_parts, looks};
-use support::parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
-use support::{NORMALISERS, Outcome, Problem, ROTARY, SCORES, assert_same, assert_same_bits, at};
 
 /// Keys and values that no query sees, queries that see nothing, and what the loss says of pairs that are
 /// forbidden may hold anything: neither outputs nor gradients change by a bit.

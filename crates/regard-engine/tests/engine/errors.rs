@@ -1,11 +1,9 @@
 //! Arrays that do not fit are refused, by name.
 
-mod support;
-
+use crate::support::parts::ScoreKind;
+use crate::support::{Problem, numbers, rows, rows_mut};
 use regard_attn::Item;
 use regard_engine::{GradArrays, Gradients, Place};
-use support::parts::ScoreKind;
-use support::{Problem, numbers, rows, rows_mut};
 
 #[test]
 fn arrays_of_the_wrong_size_are_refused_by_name() {

@@ -1,9 +1,9 @@
 //! Every model learns, at toy size and within seconds: ten sentences by heart, and reversal of
 //! sequences that it has not seen.
 
-mod common;
-
-use common::{N_LABELS, N_WORDS, encoders, one_of_each_kind, sentences, tagger, token_ids, words};
+use crate::common::{
+    N_LABELS, N_WORDS, encoders, one_of_each_kind, sentences, tagger, token_ids, words,
+};
 use regard_nn::layers::{ScopeConfig, ScoreKind};
 use regard_nn::models::{
     CharEncoder, EncoderConfig, Output, PositionKind, RnnConfig, SelfAttentionConfig, Tagger,

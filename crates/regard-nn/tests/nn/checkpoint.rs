@@ -1,8 +1,6 @@
 //! Checkpoints: what is written comes back to the last bit, what is wrong with a file is named,
 //! no bytes make the reader panic, and a write that fails or dies leaves the old file whole.
 
-mod common;
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::Cursor;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{bits, normal};
+use crate::common::{bits, normal};
 use proptest::prelude::*;
 use regard_nn::checkpoint::{Archive, Array, CheckpointFault, Reader, write_atomic};
 use regard_nn::{Init, NnError, ParamSpecs, Params};
@@ -489,7 +487,7 @@ fn child_that_writes() {
 /// This test program, set to run [`child_that_writes`] alone.
 fn child(path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_that_writes"]).env(CHILD, path).env_remove(ABORT);
+    command.args(["--exact", "checkpoint::child_that_writes"]).env(CHILD, path).env_remove(ABORT);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -532,7 +530,7 @@ fn a_process_killed_at_any_moment_leaves_a_whole_file() {
 fn a_write_that_runs_out_of_space_leaves_the_old_file_and_no_other() {
     let (folder, path) = old_file();
     let this = std::env::current_exe().unwrap();
-    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact child_that_writes";
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact checkpoint::child_that_writes";
     let status = Command::new("sh")
         .args(["-c", script])
         .arg(this)

@@ -1,13 +1,11 @@
 //! Chosen problems, engine against reference in both precisions; random ones are in `exact.rs`.
 
-mod support;
-
+use crate::support::net::check;
+use crate::support::parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
+use crate::support::{NORMALISERS, Problem, ROTARY, SCORES};
 use regard_attn::scope::{Alignment, Window};
 use regard_attn::{Dims, Dropout};
 use regard_tensor::Key;
-use support::net::check;
-use support::parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
-use support::{NORMALISERS, Problem, ROTARY, SCORES};
 
 #[track_caller]
 fn agrees(problem: &Problem) {

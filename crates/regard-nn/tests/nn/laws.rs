@@ -1,10 +1,8 @@
 //! Laws of the tape, of packed batches, of dropout and of threads.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{
+use crate::common::{
     SCOPES, bits, encoders, labels, largest, no_params, normal, one_of_each_kind, sentences,
     tagger, tensor, token_ids, wide, words,
 };
@@ -513,7 +511,7 @@ fn the_same_seed_gives_the_same_bits_for_any_number_of_threads() {
             [(CharEncoder::Cnn, Output::Softmax), (CharEncoder::Lstm, Output::Crf)]
         {
             let run = |threads| {
-                common::on_threads(threads, || {
+                crate::common::on_threads(threads, || {
                     let words = words(32, reader, 0.1);
                     let (tagger, mut params) = tagger::<f32>(words, config.clone(), output, 9);
                     let config = OptimiserConfig::Adamw {
@@ -554,8 +552,9 @@ fn attention_gives_the_same_bits_for_any_number_of_threads() {
     let total: usize = lengths.iter().sum();
     let (qkv, dy) = (normal(19, total * 24), normal(20, total * 8));
     for scope in SCOPES {
-        let run =
-            |threads| common::on_threads(threads, || attend::<f32>(&lengths, &qkv, &dy, scope));
+        let run = |threads| {
+            crate::common::on_threads(threads, || attend::<f32>(&lengths, &qkv, &dy, scope))
+        };
         let one = run(1);
         assert!([2, 4].into_iter().all(|threads| run(threads) == one));
     }

@@ -1,14 +1,12 @@
 //! What must not change a single bit: other items, threads, the layout, outputs asked for.
 
-mod support;
-
+use crate::support::draw::{draw, draw_parts};
+use crate::support::parts::{NormaliserKind, ScopeKind, ScoreKind};
+use crate::support::{Outcome, Problem, SCORES, assert_same, assert_same_bits, at, rows, rows_mut};
 use regard_attn::scope::Window;
 use regard_attn::{Dims, Dropout, Rows, RowsMut};
 use regard_engine::{GradArrays, Gradients, Place};
 use regard_tensor::Key;
-use support::draw::{draw, draw_parts};
-use support::parts::{NormaliserKind, ScopeKind, ScoreKind};
-use support::{Outcome, Problem, SCORES, assert_same, assert_same_bits, at, rows, rows_mut};
 
 /// What the loss gives to an item, and what the item gives: its part of everything but the parameters' gradients.
 fn of_item(problem: &Problem, outcome: &Outcome, index: usize) -> Vec<(&'static str, Vec<f64>)> {

@@ -1,12 +1,9 @@
 //! The translation models and their operators against central differences, in f64.
 
-mod common;
-#[path = "common/translation.rs"]
-mod translation;
-
 use std::sync::Arc;
 
-use common::{check, check_in, check_params, named};
+use crate::common::translation::{fresh, models, pairs};
+use crate::common::{check, check_in, check_params, named};
 use regard_attn::Item;
 use regard_attn::normaliser::{Entmax15, Sigmoid, Softmax, Sparsemax};
 use regard_attn::position::{NoPosition, RelativeBias};
@@ -20,7 +17,6 @@ use regard_nn::ops::{
 };
 use regard_nn::{Mode, Ragged, Tape, Var};
 use regard_tensor::Key;
-use translation::{fresh, models, pairs};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 

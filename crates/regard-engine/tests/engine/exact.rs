@@ -5,13 +5,11 @@
 //! prints a table; `REGARD_EXACT_SEED=n` runs the problem of one seed alone. `cargo xtask exact` sets them.
 #![allow(clippy::print_stdout, reason = "the table of a long run is its result")]
 
-mod support;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use support::draw::draw;
-use support::net::{Findings, check_seed};
+use crate::support::draw::draw;
+use crate::support::net::{Findings, check_seed};
 
 /// Problems of the ordinary run.
 const FIXED: usize = 500;
@@ -79,7 +77,8 @@ fn every_simd_level_agrees() {
     let this = std::env::current_exe().unwrap();
     for level in ["plain", "avx2", "avx512"] {
         let mut child = std::process::Command::new(&this);
-        let out = child.args(["--exact", "a_sample"]).env("REGARD_SIMD", level).output().unwrap();
+        let out =
+            child.args(["--exact", "exact::a_sample"]).env("REGARD_SIMD", level).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success() && text.contains("1 passed"), "{level}: {text}");
     }

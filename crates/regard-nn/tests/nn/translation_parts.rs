@@ -1,13 +1,10 @@
 //! The parts of the translation models: attention against the plain reference, published numbers, and
 //! decoders under encoders that they know nothing of.
 
-mod common;
-#[path = "common/translation.rs"]
-mod translation;
-
 use std::sync::Arc;
 
-use common::{check_params, no_params, normal, tensor, wide};
+use crate::common::translation::{bahdanau, luong};
+use crate::common::{check_params, no_params, normal, tensor, wide};
 use regard_attn::normaliser::Softmax;
 use regard_attn::position::{Gaussian, NoPosition};
 use regard_attn::scope::{Full, PredictedCentre, Window};
@@ -21,7 +18,6 @@ use regard_nn::ops::{
     Activation, AlignScope, AlignSpec, AttentionSpec, Cell, Operands, PositionSpec, ScoreSpec,
 };
 use regard_nn::{Mode, NnError, ParamSpecs, Params, Ragged, Tape, Var};
-use translation::{bahdanau, luong};
 
 const SOURCES: [usize; 3] = [5, 1, 9];
 const TARGETS: [usize; 3] = [2, 1, 4];

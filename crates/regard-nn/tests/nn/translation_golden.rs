@@ -5,9 +5,7 @@
 //! six recurrent steps or four layers on each side, of some twenty sums each, there and back. The bound
 //! was fixed before the first run.
 
-mod common;
-
-use common::{largest, wide};
+use crate::common::{largest, wide};
 use regard_nn::layers::Norm;
 use regard_nn::models::PositionKind;
 use regard_nn::models::translation::{
