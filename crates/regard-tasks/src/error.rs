@@ -41,6 +41,13 @@ pub enum TaskError {
     /// The output folder exists and holds something else.
     #[error("{path} is not empty and holds no run; choose an empty or a new folder", path = .0.display())]
     NotARunFolder(PathBuf),
+    /// Another training writes into the output folder.
+    #[error(
+        "another training is writing into {path}; wait until it has ended or stop it, or choose another \
+         folder for --out",
+        path = .0.display()
+    )]
+    InUse(PathBuf),
     /// The folder of a run is not there.
     #[error("{path}: no such folder; give the folder that the training's --out named", path = .0.display())]
     NoFolder(PathBuf),
@@ -66,6 +73,23 @@ pub enum TaskError {
         folder: PathBuf,
         /// What ran away, at which step.
         source: Box<NnError>,
+    },
+    /// The last loss of a training without a development file is a finite number, but an absurd one.
+    #[error(
+        "the loss was {loss:.1e} at step {step}, the last, and that of guessing is {guess:.3}; lower the \
+         learning rate or clip gradients, and train into another folder or delete {folder} first: with \
+         --resume it would go the same way",
+        folder = .folder.display()
+    )]
+    RanAway {
+        /// The run's folder.
+        folder: PathBuf,
+        /// The last step.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+        /// The loss of guessing.
+        guess: f64,
     },
     /// It was stopped from outside before it was done.
     #[error("stopped before it was done")]

@@ -11,10 +11,11 @@
 //! | `metrics.jsonl` | one line a logged step and an evaluation |
 //! | `curve.svg` | the learning curve |
 //!
-//! Every file is written atomically.
+//! Every file is written atomically. One training at a time writes into a folder: it holds a lock on the
+//! folder itself, which ends with its process.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use regard_nn::checkpoint::write_atomic;
@@ -91,21 +92,24 @@ pub struct RunFacts {
 }
 
 /// The folder of one run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// The folder, locked for as long as a training writes into it.
+    lock: Option<File>,
 }
 
 impl RunFolder {
-    /// A folder for a new run, made if it is not there.
+    /// A folder for a new run, made if it is not there, and no other training's while this value lives.
     ///
     /// # Errors
-    /// It holds a run or something else already, or cannot be made.
+    /// It holds a run or something else already, or cannot be made; another training writes into it.
     pub fn create(path: &Path) -> Result<Self, TaskError> {
+        fs::create_dir_all(path).map_err(TaskError::io("create", path))?;
+        let lock = lock(path)?;
         if path.join(files::CONFIG).exists() {
             return Err(TaskError::RunExists(path.into()));
         }
-        fs::create_dir_all(path).map_err(TaskError::io("create", path))?;
         let mut entries = fs::read_dir(path).map_err(TaskError::io("read", path))?;
         let foreign = entries.any(|entry| {
             // What an interrupted start of a run may leave is no obstacle to the next.
@@ -117,12 +121,23 @@ impl RunFolder {
         if foreign {
             return Err(TaskError::NotARunFolder(path.into()));
         }
-        let run = Self { path: path.into() };
+        let run = Self { path: path.into(), lock };
         run.tidy();
         Ok(run)
     }
 
-    /// The folder of an existing run.
+    /// The folder of an existing run, to go on with it: no other training's while this value lives.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); another training writes into it.
+    pub fn go_on(path: &Path) -> Result<Self, TaskError> {
+        let mut run = Self::open(path)?;
+        run.lock = lock(path)?;
+        run.tidy();
+        Ok(run)
+    }
+
+    /// The folder of an existing run, to read from it.
     ///
     /// # Errors
     /// It does not exist, or there is no `config.toml` in it.
@@ -133,7 +148,7 @@ impl RunFolder {
         if !path.join(files::CONFIG).is_file() {
             return Err(TaskError::NoRun(path.into()));
         }
-        Ok(Self { path: path.into() })
+        Ok(Self { path: path.into(), lock: None })
     }
 
     /// The folder.
@@ -195,12 +210,24 @@ impl RunFolder {
     }
 
     /// Removes temporary files that a killed process left.
-    pub fn tidy(&self) {
+    fn tidy(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if is_temporary(&entry.file_name().to_string_lossy()) {
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+}
+
+/// Locks a folder until the file is closed. The folder itself is locked, since each file in it may be
+/// replaced by another of its name. `None` where the system has no locks for folders (Windows, some
+/// network drives): then nothing but the user's care keeps two trainings apart.
+fn lock(path: &Path) -> Result<Option<File>, TaskError> {
+    let Ok(folder) = File::open(path) else { return Ok(None) };
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => Err(TaskError::InUse(path.into())),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

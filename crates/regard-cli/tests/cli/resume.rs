@@ -11,11 +11,13 @@ use tempfile::TempDir;
 
 use regard::report::{RunSummary, StopReason};
 use regard::tasks::TaskError;
+use regard::tasks::run::RunFolder;
+use regard::tasks::tag;
 use regard::tasks::training::{Observer, Silent};
 use regard::tasks::translate::reversal::{ReversalSettings, reversal};
-use regard::tasks::translate::{ModelKind, resume};
+use regard::tasks::translate::{self, ModelKind};
 
-use crate::support::{Done, arrays, data, metrics_without_times, regard, run, words};
+use crate::support::{Done, TINY, arrays, data, metrics_without_times, regard, run, widths, words};
 use crate::translate_support::parallel;
 
 /// Everything that a checkpoint must hold is in use: Adam, a running average, dropout of all
@@ -201,13 +203,25 @@ impl Observer for StopAt<'_> {
     }
 }
 
+type Resume = fn(&Path, &AtomicBool, &mut dyn Observer) -> Result<RunSummary, TaskError>;
+
 #[test]
 fn an_interruption_during_the_scores_of_an_epoch_is_heeded_and_resumed() {
+    let files = ["config.toml", "words.tsv", "chars.tsv", "labels.tsv", "seen.tsv"];
+    interrupt_during_scores(&Stage::new(), &files, tag::resume);
+}
+
+#[test]
+fn an_interruption_during_the_scores_of_a_translator_is_heeded_and_resumed() {
     let stage = Stage::of(parallel(), TRANSLATE);
+    interrupt_during_scores(&stage, &["config.toml", "tokenizer.json"], translate::resume);
+}
+
+fn interrupt_during_scores(stage: &Stage, files: &[&str], resume: Resume) {
     // A run that was killed before its first checkpoint.
     let path = stage.path("stopped");
     fs::create_dir(&path).unwrap();
-    for file in ["config.toml", "tokenizer.json"] {
+    for file in files {
         fs::copy(stage.path("alone").join(file), path.join(file)).unwrap();
     }
     let evals = metrics_without_times(&stage.path("alone"));
@@ -232,6 +246,31 @@ fn an_interruption_of_the_reversal_is_heeded_before_its_last_answers() {
     let settings = ReversalSettings { train: 50, ..ReversalSettings::default() };
     let stopped = reversal(ModelKind::Seq2seq, &settings, &AtomicBool::new(true), &mut Silent);
     assert!(matches!(stopped, Err(TaskError::Stopped)), "{stopped:?}");
+}
+
+#[test]
+fn one_training_at_a_time_writes_into_a_folder() {
+    let folder = data();
+    let start = format!(
+        "train tag --model fc --train {{}}/train.conllu --out {{}}/run --epochs 1000000 {TINY} {}",
+        widths("fc")
+    );
+    let path = folder.path().join("run");
+    let mut child = regard(words(folder.path(), &start)).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&path.join("metrics.jsonl"), &mut child);
+    for line in ["train tag --resume --out {}/run", &start] {
+        let err = run(folder.path(), line).fails();
+        let message = format!("error: another training is writing into {};", path.display());
+        assert!(err.contains(&message) && err.contains("wait until it has ended"), "{err}");
+    }
+    // Who only reads may do so, and a lock ends with its process.
+    RunFolder::open(&path).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first = RunFolder::go_on(&path).unwrap();
+    assert!(matches!(RunFolder::go_on(&path), Err(TaskError::InUse(_))));
+    drop(first);
+    RunFolder::go_on(&path).unwrap();
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn a_vocabulary_of_special_tokens_alone() {
 }
 
 #[test]
-fn a_development_loss_that_is_no_number_is_finished_with_a_note() {
+fn a_development_loss_that_is_no_number_is_never_the_best() {
     let folder = parallel();
     // One step, so that no training loss tells it.
     let line = format!(
@@ -204,8 +204,13 @@ fn a_development_loss_that_is_no_number_is_finished_with_a_note() {
         sizes("transformer")
     );
     let done = run(folder.path(), &line);
-    assert!(done.err.contains("note: the loss is NaN at the end"), "{}", done.err);
-    assert!(done.ok().starts_with("transformer: finished after 1 step"));
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(!done.err.contains("best so far"), "{}", done.err);
+    for message in ["development file became NaN at step 1;", "train into another folder or delete"]
+    {
+        assert!(done.err.contains(message), "{message} in {}", done.err);
+    }
+    assert!(!folder.path().join("run/model.safetensors").exists());
 }
 
 #[test]

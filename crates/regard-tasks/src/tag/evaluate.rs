@@ -1,6 +1,7 @@
 //! Accuracy and span scores of a model on labelled sentences.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 
 use regard_data::{Sentence, plan_in_order};
 use regard_metrics::{
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::lexicon::Lexicon;
 use super::model::LoadedTagger;
 use crate::TaskError;
+use crate::training::{NEVER, heed};
 
 /// Scores of a model on a file.
 #[derive(Debug, Clone, Serialize)]
@@ -104,19 +106,31 @@ pub(crate) fn score_labels(
     })
 }
 
-/// Labels sentences in batches of at most `batch_tokens` words, and gives back the labels in the
-/// order of the sentences.
+/// Predicted labels.
+pub(super) struct Labelled {
+    /// Those of each sentence, in the order of the sentences.
+    pub(super) labels: Vec<Vec<String>>,
+    /// Whether they were chosen by finite numbers alone.
+    pub(super) is_finite: bool,
+}
+
+/// Labels sentences in batches of at most `batch_tokens` words, until `stop` is set: then
+/// [`TaskError::Stopped`] before the next batch.
 pub(super) fn label(
+    stop: &AtomicBool,
     model: &LoadedTagger,
     sentences: &[Sentence],
     batch_tokens: usize,
-) -> Result<Vec<Vec<String>>, TaskError> {
+) -> Result<Labelled, TaskError> {
     let lengths: Vec<usize> = sentences.iter().map(|s| s.words.len()).collect();
     let mut labels = vec![Vec::new(); sentences.len()];
+    let mut is_finite = true;
     for batch in plan_in_order(&lengths, batch_tokens) {
+        heed(stop)?;
         let chosen: Vec<&Sentence> = batch.iter().map(|i| &sentences[*i]).collect();
         let ids = model.lexicon.ids(&chosen, None);
         let logits = model.logits(&ids, None)?;
+        is_finite &= logits.data().iter().all(|x| x.is_finite());
         let best = model.tagger.decode(model.params(), &logits, &ids);
         for (b, i) in batch.into_iter().enumerate() {
             let rows = ids.items.rows(b);
@@ -124,7 +138,7 @@ pub(super) fn label(
                 best[rows].iter().map(|l| model.lexicon.labels.name(*l).to_string()).collect();
         }
     }
-    Ok(labels)
+    Ok(Labelled { labels, is_finite })
 }
 
 /// Labels sentences and scores the labels against their own.
@@ -132,10 +146,20 @@ pub(super) fn label(
 /// # Errors
 /// The sentences have no labels, or the model refuses.
 pub fn evaluate(model: &LoadedTagger, sentences: &[Sentence]) -> Result<TagEvaluation, TaskError> {
-    let predicted = label(model, sentences, 2048)?;
+    Ok(evaluate_until(&NEVER, model, sentences)?.0)
+}
+
+/// As [`evaluate`], until `stop` is set: then [`TaskError::Stopped`]. Also gives whether the labels were
+/// chosen by finite numbers alone.
+pub(super) fn evaluate_until(
+    stop: &AtomicBool,
+    model: &LoadedTagger,
+    sentences: &[Sentence],
+) -> Result<(TagEvaluation, bool), TaskError> {
+    let Labelled { labels: predicted, is_finite } = label(stop, model, sentences, 2048)?;
     // A model trained on other labels may predict what is no span: then there are no span scores.
     let gold = || sentences.iter().flat_map(|s| &s.labels).map(String::as_str);
     let guesses = predicted.iter().flatten().map(String::as_str);
     let spans = is_span_task(gold()) && is_span_task(gold().chain(guesses));
-    score_labels(sentences, &predicted, Some(&model.lexicon), spans)
+    Ok((score_labels(sentences, &predicted, Some(&model.lexicon), spans)?, is_finite))
 }

@@ -7,6 +7,7 @@ use regard_data::{DataError, Format, Sentence, Sentences, write_lines, write_sen
 use super::evaluate::label;
 use super::model::LoadedTagger;
 use crate::TaskError;
+use crate::training::NEVER;
 
 /// What a stream came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +51,8 @@ pub fn predict_stream(
         if chunk.is_empty() {
             break;
         }
-        let labels = label(model, &chunk, chunk_words.max(2048))?;
-        for (sentence, labels) in chunk.iter().zip(&labels) {
+        let found = label(&NEVER, model, &chunk, chunk_words.max(2048))?;
+        for (sentence, labels) in chunk.iter().zip(&found.labels) {
             write_sentence(output, sentence, format, Some(labels))?;
         }
         output.flush().map_err(DataError::from)?;

@@ -13,7 +13,7 @@ use regard_report::RunSummary;
 use regard_tensor::Key;
 
 use super::config::TagConfig;
-use super::evaluate::{evaluate, is_span_task};
+use super::evaluate::{evaluate_until, is_span_task};
 use super::lexicon::Lexicon;
 use super::model::{LoadedTagger, TASK, build, fingerprint, read_config};
 use crate::TaskError;
@@ -86,8 +86,7 @@ pub fn resume(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TaskError> {
-    let run = RunFolder::open(path)?;
-    run.tidy();
+    let run = RunFolder::go_on(path)?;
     let (config, facts) = read_config(&run)?;
     let train_hash = hash_file(Path::new(&config.data.train))?;
     check_unchanged(&config.data.train, &facts.train_sha256, train_hash)?;
@@ -212,13 +211,18 @@ impl Learner for TagLearner {
         (self.model.lexicon.labels.len() as f64).ln()
     }
 
-    fn evaluate(&self, epoch: u64, _: &AtomicBool) -> Result<Option<DevScores>, TaskError> {
+    fn evaluate(&self, epoch: u64, stop: &AtomicBool) -> Result<Option<DevScores>, TaskError> {
         if self.corpus.dev.is_empty() {
             return Ok(None);
         }
-        let scores = evaluate(&self.model, &self.corpus.dev)?;
+        let (scores, is_finite) = evaluate_until(stop, &self.model, &self.corpus.dev)?;
         let figures = scores.figures();
-        let value = figures.get(self.metric.name).copied().unwrap_or(0.0);
+        // Whatever comes first among scores that are no numbers is no guess of the model.
+        let value = if is_finite {
+            figures.get(self.metric.name).copied().unwrap_or(0.0)
+        } else {
+            f64::NAN
+        };
         let mut notes = Vec::new();
         if !scores.unknown_labels.is_empty() && epoch == 1 {
             let labels: Vec<&str> = scores.unknown_labels.iter().map(String::as_str).collect();

@@ -21,6 +21,9 @@ pub(super) struct State {
     pub(super) batch: u64,
     /// Tokens trained on.
     pub(super) tokens: u64,
+    /// Loss of the last step.
+    #[serde(default)]
+    pub(super) loss: f64,
     /// Best value of the kept metric; absent before the first evaluation.
     pub(super) best_value: Option<f64>,
     pub(super) best_step: u64,
@@ -45,6 +48,7 @@ impl Default for State {
             epoch: 1,
             batch: 0,
             tokens: 0,
+            loss: 0.0,
             best_value: None,
             best_step: 0,
             stale_epochs: 0,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the loop, and what a task must tell it (`Learner`) |
 //! | `checkpoint.rs` | what a run needs to go on |
+//! | `verdict.rs` | what speaks against a training: numbers that ran away, or came to nothing |
 //! | `weights.rs` | the best weights, read back; what memory they may take |
 //! | `settings.rs` | optimiser, schedule, clipping, averaging, stopping |
 //! | `observer.rs` | who hears how it goes |
@@ -15,6 +16,9 @@
 mod checkpoint;
 mod observer;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod verdict;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -41,9 +45,6 @@ use crate::run::{RunFolder, files};
 
 /// Steps between two logged ones.
 const LOG_EVERY: u64 = 20;
-
-/// How many times the loss of guessing a training may end with before it says so.
-const ABSURD: f64 = 2.0;
 
 /// A flag for what is never stopped.
 pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
@@ -284,39 +285,6 @@ impl<L: Learner> Trainer<L> {
         }))
     }
 
-    /// What to do with the folder of a training whose numbers ran away.
-    fn diverged(&self, error: TaskError) -> TaskError {
-        match (error, &self.run) {
-            (TaskError::Model(source @ NnError::NotFinite { .. }), Some(run)) => {
-                TaskError::Diverged { folder: run.path().into(), source: source.into() }
-            }
-            (error, _) => error,
-        }
-    }
-
-    /// What speaks against the result of a training that is at its end.
-    fn doubt(&self) -> Option<String> {
-        let guess = self.learner.chance_loss();
-        let trained = (self.losses.1 > 0).then(|| self.losses.0 / self.losses.1 as f64);
-        let scored = self.state.figures.get("loss").copied();
-        let is_absurd = |loss: &f64| loss.is_nan() || *loss > ABSURD * guess;
-        if let Some(loss) = trained.into_iter().chain(scored).find(is_absurd) {
-            return Some(format!(
-                "the loss is {loss:.3} at the end, and that of guessing {guess:.3}; train again into \
-                 another folder, with a lower train.lr"
-            ));
-        }
-        let evaluations = self.state.epoch - 1;
-        let is_stale = evaluations > 1 && self.state.stale_epochs + 1 == evaluations;
-        let best = self.state.best_value.unwrap_or(f64::NAN);
-        let is_perfect = self.learner.metric().unit == "fraction" && best >= 1.0;
-        (is_stale && !is_perfect).then(|| {
-            "no epoch was better on the development file than the first one; train again into another \
-             folder, with another train.lr"
-                .into()
-        })
-    }
-
     /// One update from one batch or several. Returns loss, gradient norm, learning rate and tokens.
     ///
     /// The gradient is that of the mean over the tokens of all batches, as if they were one.
@@ -354,6 +322,7 @@ impl<L: Learner> Trainer<L> {
             update(average, self.learner.params().flat(), 2, |a, w| decay * a + (1.0 - decay) * w);
         }
         self.state.step = step;
+        self.state.loss = value;
         self.state.tokens += total as u64;
         Ok((value, norm, lr, total))
     }
@@ -367,9 +336,7 @@ impl<L: Learner> Trainer<L> {
     ) -> Result<bool, TaskError> {
         // The last update may have been too large for any number: no step looks at what it left.
         if let Some(weight) = self.learner.params().flat().iter().find(|w| !w.is_finite()) {
-            let (value, step) = (f64::from(*weight), self.state.step);
-            let error = NnError::NotFinite { what: "a weight", value, step };
-            return Err(self.diverged(error.into()));
+            return Err(self.not_finite("a weight", f64::from(*weight)));
         }
         // Score and keep the averaged weights where there are any.
         let own = self.average.as_ref().map(|average| {
@@ -387,10 +354,15 @@ impl<L: Learner> Trainer<L> {
             return Ok(false);
         }
         let mut keep = true;
+        let mut lost = None;
+        let LoopSettings { patience, epochs, .. } = self.settings;
+        let is_last = self.state.timed_out || self.state.epoch >= epochs;
         if let Some(scores) = scores? {
             let value = scores.value;
             let metric = self.learner.metric();
-            keep = self.state.best_value.is_none_or(|best| metric.improves(value, best));
+            lost = scores.not_finite();
+            keep = lost.is_none()
+                && self.state.best_value.is_none_or(|best| metric.improves(value, best));
             if keep {
                 self.state.best_value = Some(value);
                 self.state.figures.clone_from(&scores.figures);
@@ -408,6 +380,9 @@ impl<L: Learner> Trainer<L> {
             if let Some(log) = &mut self.log {
                 log.append(&record.into())?;
             }
+        } else if is_last {
+            // No score speaks for these weights.
+            self.check_loss()?;
         }
         if keep {
             self.state.best_step = self.state.step;
@@ -419,10 +394,11 @@ impl<L: Learner> Trainer<L> {
         if let Some(own) = own {
             self.learner.params_mut().flat_mut().copy_from_slice(&own);
         }
-        let LoopSettings { patience, epochs, .. } = self.settings;
         self.state.early = patience > 0 && self.state.stale_epochs >= patience;
-        self.state.finished =
-            self.state.early || self.state.timed_out || self.state.epoch >= epochs;
+        self.state.finished = self.state.early || is_last;
+        if let (true, None, Some(value)) = (self.state.finished, self.state.best_value, lost) {
+            return Err(self.not_finite("every score on the development file", value));
+        }
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.elapsed_s = self.elapsed_s();

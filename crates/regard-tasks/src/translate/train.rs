@@ -83,8 +83,7 @@ pub fn resume(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TaskError> {
-    let run = RunFolder::open(path)?;
-    run.tidy();
+    let run = RunFolder::go_on(path)?;
     let (config, facts) = read_config(&run)?;
     check_files(&config.data.train, &facts.train_sha256)?;
     check_files(&config.data.dev, &facts.dev_sha256)?;
