@@ -5,6 +5,7 @@ use std::io;
 
 use regard::data::DataError;
 use regard::nn::NnError;
+use regard::report::ReportError;
 use regard::tasks::TaskError;
 use regard::tasks::config::ConfigError;
 use regard::tasks::run::files;
@@ -109,7 +110,19 @@ fn hint(error: &anyhow::Error) -> Option<String> {
                 files::MODEL
             ))
         }
-        TaskError::Model(NnError::Checkpoint { .. }) => Some(COPY_AGAIN.into()),
+        TaskError::Model(NnError::Checkpoint { .. }) | TaskError::Damaged { .. } => {
+            Some(COPY_AGAIN.into())
+        }
+        TaskError::OtherTask { found, .. } if ["tag", "translate"].contains(&found.as_str()) => {
+            Some(format!(
+                "go on with it by `regard train {found} --resume`, or name another folder"
+            ))
+        }
+        TaskError::OtherTask { .. } => Some(COPY_AGAIN.into()),
+        TaskError::Report(ReportError::Line { .. }) => Some(
+            "remove this line, or the whole file: nothing but the learning curve is made from it"
+                .into(),
+        ),
         TaskError::MissingFile { .. } | TaskError::NoRun(_) | TaskError::NoFolder(_) => Some(
             "a run folder is what `regard train tag --out RUN` makes, or `train translate`".into(),
         ),
@@ -146,6 +159,7 @@ fn data_hint(error: &DataError) -> Option<String> {
         | DataError::BadEscape { .. }
         | DataError::DuplicateEntry { .. }
         | DataError::MissingUnknown { .. }
+        | DataError::NoLabel { .. }
         | DataError::SavedTokeniser { .. } => Some(COPY_AGAIN.into()),
         _ => None,
     }

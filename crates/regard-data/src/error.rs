@@ -322,6 +322,12 @@ pub enum DataError {
         /// The entry.
         entry: String,
     },
+    /// A saved list of labels is empty.
+    #[error("{file}: there is no label; {REMAKE}")]
+    NoLabel {
+        /// The name of the list.
+        file: String,
+    },
     /// A saved vocabulary does not begin with the unknown word.
     #[error("{file}, line 1: the first entry is not <unk>; {REMAKE}")]
     MissingUnknown {

@@ -190,9 +190,14 @@ impl LabelSet {
     ///
     /// # Errors
     /// [`WrongColumns`](DataError::WrongColumns), [`BadCount`](DataError::BadCount),
-    /// [`BadEscape`](DataError::BadEscape) or [`DuplicateEntry`](DataError::DuplicateEntry).
+    /// [`BadEscape`](DataError::BadEscape), [`DuplicateEntry`](DataError::DuplicateEntry) or
+    /// [`NoLabel`](DataError::NoLabel).
     pub fn from_tsv(name: &str, text: &str) -> Result<Self, DataError> {
-        Ok(Self::from_entries(tsv::read(name, text)?))
+        let entries = tsv::read(name, text)?;
+        if entries.is_empty() {
+            return Err(DataError::NoLabel { file: name.to_owned() });
+        }
+        Ok(Self::from_entries(entries))
     }
 }
 

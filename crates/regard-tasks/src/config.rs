@@ -3,9 +3,12 @@
 //! A configuration is a TOML table. The defaults name every key there is, so an unknown key, or a
 //! value of another type, is found by comparing with them, and the error names the nearest key.
 
+use regard_nn::NnError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+
+use crate::TaskError;
 
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -55,7 +58,7 @@ pub enum ConfigError {
     #[error("`{key}` must be {expected}, got {actual}")]
     Range {
         /// The key, with dots.
-        key: &'static str,
+        key: String,
         /// The range.
         expected: String,
         /// What came.
@@ -164,6 +167,22 @@ fn read<C: DeserializeOwned>(table: &Table, origin: &str) -> Result<C, ConfigErr
     })
 }
 
+/// What a model refuses, told by the key of the configuration that sets it: `heads` is `model.heads`, and
+/// `d_model/heads` both of them.
+pub(crate) fn by_key<C: Serialize>(config: &C, error: NnError) -> TaskError {
+    let keys = keys(&to_table(config), "");
+    let of = |name: &str| keys.iter().find(|key| key.rsplit('.').next() == Some(name)).cloned();
+    match error {
+        NnError::Hyper { name, expected, actual } => {
+            match name.split('/').map(of).collect::<Option<Vec<_>>>() {
+                Some(keys) => ConfigError::Range { key: keys.join(" / "), expected, actual }.into(),
+                None => NnError::Hyper { name, expected, actual }.into(),
+            }
+        }
+        error => error.into(),
+    }
+}
+
 /// Every key of a table and of those in it, with dots.
 fn keys(table: &Table, prefix: &str) -> Vec<String> {
     let with_inner = |(key, value): (&String, &Value)| {
@@ -265,6 +284,19 @@ mod tests {
         assert_eq!((outer.seed, outer.model.layers, outer.model.rate), (7, 5, 0.5));
         assert_eq!(with(&["model.rate=1"]).unwrap().model.rate, 1.0);
         assert_eq!(with(&["model.colour=green"]).unwrap().model.colour, Colour::Green);
+    }
+
+    #[test]
+    fn what_a_model_refuses_is_told_by_the_key_that_sets_it() {
+        let told = |name| {
+            let (expected, actual) = ("odd".into(), "2".into());
+            by_key(&defaults(), NnError::Hyper { name, expected, actual }).to_string()
+        };
+        assert_eq!(told("layers"), "`model.layers` must be odd, got 2");
+        assert_eq!(told("seed"), "`seed` must be odd, got 2");
+        assert_eq!(told("rate/layers"), "`model.rate / model.layers` must be odd, got 2");
+        // What no key sets keeps its name.
+        assert_eq!(told("beam"), "`beam` must be odd, got 2");
     }
 
     #[test]

@@ -118,6 +118,16 @@ pub enum TaskError {
         /// Hash now.
         actual: String,
     },
+    /// The run in a folder is another task's.
+    #[error("{file}: the run is for task `{found}`, not `{expected}`", file = .file.display())]
+    OtherTask {
+        /// The settings of the run.
+        file: PathBuf,
+        /// The task that they name.
+        found: String,
+        /// The task that was asked for.
+        expected: String,
+    },
     /// A file of a run folder is damaged.
     #[error("{file}: {fault}", file = .file.display())]
     Damaged {

@@ -89,6 +89,10 @@ pub struct RunFacts {
     pub train_sha256: String,
     /// SHA-256 of the development file; empty without one.
     pub dev_sha256: String,
+    /// SHA-256 of what a tagger's `seen.tsv` holds. `None` for a translator, and in runs of versions that did
+    /// not write it: then the file is taken as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_sha256: Option<String>,
 }
 
 /// The folder of one run.
@@ -188,8 +192,11 @@ impl RunFolder {
     pub(crate) fn read_config(&self, task: &str) -> Result<(Layer, RunFacts), TaskError> {
         let (layer, facts) = self.read_facts()?;
         if facts.task != task {
-            let fault = format!("the run is for task `{}`, not `{task}`", facts.task);
-            return Err(TaskError::Damaged { file: self.file(files::CONFIG), fault });
+            return Err(TaskError::OtherTask {
+                file: self.file(files::CONFIG),
+                found: facts.task,
+                expected: task.into(),
+            });
         }
         Ok((layer, facts))
     }

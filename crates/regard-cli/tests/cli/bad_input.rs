@@ -125,7 +125,7 @@ fn settings() {
         ("--set model.dropout=1.5", &["`model.dropout` must be in [0, 1), got 1.5"]),
         ("--set model.position=left", &["unknown variant `left`"]),
         ("--set train.lr=nan", &["`train.lr` must be above 0"]),
-        ("--set model.heads=3", &["heads"]),
+        ("--set model.heads=3", &["`model.heads` must be a divisor of d_model = 128, got 3"]),
         ("--model fc --set model.heads=3", &["`model.heads` has no meaning for model `fc`"]),
     ] {
         training_fails(folder.path(), &format!("{train} {flags}"), messages);
@@ -263,6 +263,73 @@ fn run_folders_that_are_none_or_damaged() {
     fs::write(&torn, "{\"type\":\"step\"}\n{}\n").unwrap();
     let err = run(folder.path(), "train tag --resume --out {}/torn").fails();
     assert!(err.contains("torn/metrics.jsonl:1"), "{err}");
+}
+
+#[test]
+fn damage_in_a_run_folder_is_told_with_its_file_and_a_remedy() {
+    let folder = data();
+    let path = train(folder.path(), "fc", 1, "run");
+    let again = "hint: copy the run folder again, or train anew";
+    for (file, text, line, messages) in [
+        ("labels.tsv", "", "predict {}/run {}/dev.conllu", ["there is no label", again]),
+        ("config.toml", "[model]\n", "predict {}/run {}/dev.conllu", ["[run] is missing", again]),
+        (
+            "metrics.jsonl",
+            "{}\n{}\n",
+            "train tag --resume --out {}/run",
+            ["metrics.jsonl:1", "hint: remove this line, or the whole file"],
+        ),
+    ] {
+        let whole = fs::read(path.join(file)).unwrap();
+        fs::write(path.join(file), text).unwrap();
+        let err = run(folder.path(), line).fails();
+        assert!(err.contains(&format!("run/{file}:")), "{err}");
+        for message in messages {
+            assert!(err.contains(message), "{message} in {err}");
+        }
+        fs::write(path.join(file), whole).unwrap();
+    }
+    fs::remove_file(path.join("metrics.jsonl")).unwrap();
+    run(folder.path(), "train tag --resume --out {}/run").ok();
+    let err = run(folder.path(), "train translate --resume --out {}/run").fails();
+    assert!(err.contains("hint: go on with it by `regard train tag --resume`"), "{err}");
+}
+
+#[test]
+fn changed_words_of_the_training_are_told_where_the_run_has_their_hash() {
+    let folder = data();
+    let path = train(folder.path(), "fc", 1, "run");
+    let (seen, config) = (path.join("seen.tsv"), path.join("config.toml"));
+    let whole = fs::read_to_string(&seen).unwrap();
+    let lines = || whole.lines();
+    let cut: Vec<&str> = lines().skip(1).collect();
+    let commands = ["evaluate {}/run {}/dev.conllu", "train tag --resume --out {}/run"];
+    for text in [String::new(), cut.join("\n") + "\n", whole.replace("saw\t2", "saw\t1")] {
+        assert_ne!(text, whole);
+        fs::write(&seen, &text).unwrap();
+        for command in commands {
+            let err = run(folder.path(), command).fails();
+            assert!(
+                err.contains("run/seen.tsv: the words are not those that the training saw"),
+                "{err}"
+            );
+            assert!(err.contains("hint: copy the run folder again"), "{err}");
+        }
+    }
+    // Other line ends are no damage, and a run of before has no hash.
+    fs::write(&seen, whole.replace('\n', "\r\n")).unwrap();
+    run(folder.path(), commands[0]).ok();
+    let old: Vec<String> = fs::read_to_string(&config)
+        .unwrap()
+        .lines()
+        .filter(|line| !line.starts_with("seen_sha256"))
+        .map(str::to_owned)
+        .collect();
+    fs::write(&config, old.join("\n") + "\n").unwrap();
+    fs::write(&seen, cut.join("\n") + "\n").unwrap();
+    for command in commands {
+        run(folder.path(), command).ok();
+    }
 }
 
 #[test]

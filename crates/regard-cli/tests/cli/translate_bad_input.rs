@@ -50,7 +50,10 @@ fn parallel_files() {
         ("--train {}/train.de {}/train.en --columns source=1,target=0", &["are for one table"]),
         ("", &["there is no file to train on", "hint: name one with --train SOURCE TARGET"]),
         ("--train {}/train.de {}/train.en --set model.head=3", &["did you mean `model.heads`?"]),
-        ("--train {}/train.de {}/train.en --set model.d_model=30 --set model.heads=4", &["heads"]),
+        (
+            "--train {}/train.de {}/train.en --set model.d_model=30 --set model.heads=4",
+            &["`model.heads` must be a divisor of d_model = 30, got 4", "hint: `regard config"],
+        ),
     ] {
         training_fails(folder.path(), flags, messages);
     }

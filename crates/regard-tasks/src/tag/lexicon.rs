@@ -8,7 +8,7 @@ use regard_nn::models::TokenIds;
 use regard_tensor::Key;
 
 use crate::TaskError;
-use crate::run::{RunFolder, files};
+use crate::run::{RunFacts, RunFolder, files, hash};
 
 /// Marks the beginning of a word for the character encoder.
 const BEGIN: &str = "<w>";
@@ -68,16 +68,27 @@ impl Lexicon {
     ///
     /// # Errors
     /// A file is missing or damaged.
-    pub fn load(run: &RunFolder, lowercase: bool) -> Result<Self, TaskError> {
+    pub fn load(run: &RunFolder, lowercase: bool, facts: &RunFacts) -> Result<Self, TaskError> {
         let name = |file: &str| run.file(file).display().to_string();
         let read = |file| run.read(file);
-        Ok(Self {
+        let lexicon = Self {
             words: Vocab::from_tsv(&name(files::WORDS), &read(files::WORDS)?)?,
             chars: Vocab::from_tsv(&name(files::CHARS), &read(files::CHARS)?)?,
             labels: LabelSet::from_tsv(&name(files::LABELS), &read(files::LABELS)?)?,
             seen: WordStats::from_tsv(&name(files::SEEN), &read(files::SEEN)?)?,
             lowercase,
-        })
+        };
+        // No weight depends on these words, so that the fingerprint does not tell.
+        if facts.seen_sha256.as_ref().is_some_and(|hash| *hash != lexicon.seen_sha256()) {
+            let fault = "the words are not those that the training saw".into();
+            return Err(TaskError::Damaged { file: run.file(files::SEEN), fault });
+        }
+        Ok(lexicon)
+    }
+
+    /// Hash of the words that training saw, with the number of labels of each.
+    pub(super) fn seen_sha256(&self) -> String {
+        hash(self.seen.to_tsv().as_bytes())
     }
 
     /// All that decides which id a word, a character and a label has, as one text.

@@ -12,14 +12,22 @@ use regard_tensor::Tensor;
 use super::config::TagConfig;
 use super::lexicon::Lexicon;
 use crate::TaskError;
+use crate::config::by_key;
 use crate::run::{RunFacts, RunFolder, hash};
 use crate::training::{check_memory, load_best};
 
 /// The model that the settings stand for, and the list of its parameters.
+///
+/// # Errors
+/// The model refuses the settings.
 pub(super) fn build(
     config: &TagConfig,
     lexicon: &Lexicon,
-) -> Result<(Tagger, ParamSpecs), NnError> {
+) -> Result<(Tagger, ParamSpecs), TaskError> {
+    of_settings(config, lexicon).map_err(|error| by_key(config, error))
+}
+
+fn of_settings(config: &TagConfig, lexicon: &Lexicon) -> Result<(Tagger, ParamSpecs), NnError> {
     let m = &config.model;
     let mut specs = ParamSpecs::new();
     let words = WordsConfig {
@@ -90,8 +98,8 @@ impl LoadedTagger {
     /// A file of the folder is missing, damaged, or belongs to another model.
     pub fn load(path: &Path) -> Result<Self, TaskError> {
         let run = RunFolder::open(path)?;
-        let (config, _) = read_config(&run)?;
-        let lexicon = Lexicon::load(&run, config.data.lowercase)?;
+        let (config, facts) = read_config(&run)?;
+        let lexicon = Lexicon::load(&run, config.data.lowercase, &facts)?;
         let (tagger, specs) = build(&config, &lexicon)?;
         let mut params = Params::zeros(specs);
         load_best(&run, &mut params, &fingerprint(&config, &lexicon, false))?;

@@ -63,14 +63,15 @@ pub fn train(
         }
     }
     let run = RunFolder::create(request.out)?;
+    let lexicon = Lexicon::build(&corpus.train, config.data.min_count, config.data.lowercase);
+    lexicon.save(&run)?;
     let facts = RunFacts {
         task: TASK.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         train_sha256: hash_file(Path::new(&config.data.train))?,
         dev_sha256: hash_dev(&config)?,
+        seen_sha256: Some(lexicon.seen_sha256()),
     };
-    let lexicon = Lexicon::build(&corpus.train, config.data.min_count, config.data.lowercase);
-    lexicon.save(&run)?;
     let text = config_text(&config.to_toml(), &facts);
     let mut trainer = Trainer::new(TagLearner::new(config, lexicon, corpus)?)?;
     trainer.record(run, &text)?;
@@ -92,7 +93,7 @@ pub fn resume(
     check_unchanged(&config.data.train, &facts.train_sha256, train_hash)?;
     check_unchanged(&config.data.dev, &facts.dev_sha256, hash_dev(&config)?)?;
     let corpus = read_corpus(&config)?;
-    let lexicon = Lexicon::load(&run, config.data.lowercase)?;
+    let lexicon = Lexicon::load(&run, config.data.lowercase, &facts)?;
     let mut trainer = Trainer::new(TagLearner::new(config, lexicon, corpus)?)?;
     trainer.resume(run, observer)?;
     trainer.go(stop, observer)

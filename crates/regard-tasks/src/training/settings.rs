@@ -110,5 +110,5 @@ pub(crate) fn range(
     expected: impl Into<String>,
     actual: impl fmt::Display,
 ) -> ConfigError {
-    ConfigError::Range { key, expected: expected.into(), actual: actual.to_string() }
+    ConfigError::Range { key: key.into(), expected: expected.into(), actual: actual.to_string() }
 }

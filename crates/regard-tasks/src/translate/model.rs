@@ -9,6 +9,7 @@ use regard_nn::{ParamSpecs, Params};
 use super::config::TranslateConfig;
 use super::lexicon::Lexicon;
 use crate::TaskError;
+use crate::config::by_key;
 use crate::run::{RunFacts, RunFolder, hash};
 use crate::training::{check_memory, load_best};
 
@@ -34,9 +35,11 @@ pub(super) fn build(
         target_vocab: lexicon.target().len(),
         model: config.translator(),
     };
-    let translator = Translator::new(&mut specs, model)?;
-    check_memory(&specs)?;
-    Ok((translator, specs))
+    let translator = Translator::new(&mut specs, model).and_then(|translator| {
+        check_memory(&specs)?;
+        Ok(translator)
+    });
+    Ok((translator.map_err(|error| by_key(config, error))?, specs))
 }
 
 /// Hash of the settings and tokens that weights belong to. With `all`, every setting counts (but

@@ -62,6 +62,7 @@ pub fn train(
         version: env!("CARGO_PKG_VERSION").into(),
         train_sha256: hashes(&config.data.train)?,
         dev_sha256: hashes(&config.data.dev)?,
+        seen_sha256: None,
     };
     let text = config_text(&config.to_toml(), &facts);
     // Whatever the model refuses, before anything is written.
