@@ -92,6 +92,16 @@ pub(crate) fn save(path: &Path, bytes: &[u8], what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a file can be written, before the work for it is done.
+///
+/// # Errors
+/// The folder is missing or may not be written to; the path is that of a folder.
+pub(crate) fn writable(path: &Path) -> Result<()> {
+    // A device or a pipe is left alone: opening it may wait for its reader.
+    let is_special = fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    if is_special { Ok(()) } else { WholeFile::create(path).map(drop) }
+}
+
 /// A file that is written piece by piece under a temporary name beside its place and takes its
 /// name only when it is complete. A device or a pipe is written to directly.
 pub(crate) struct WholeFile {
@@ -104,9 +114,12 @@ impl WholeFile {
     /// Opens the temporary file.
     ///
     /// # Errors
-    /// The folder is missing or may not be written to.
+    /// The folder is missing or may not be written to; the path is that of a folder.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let fault = || format!("cannot write {}", path.display());
+        if path.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(fault);
+        }
         let mut open = OpenOptions::new();
         open.write(true);
         // A link is followed: the file that it points to is replaced.

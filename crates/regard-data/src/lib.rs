@@ -64,6 +64,7 @@ pub use length_filter::{Filtered, LengthFilter};
 pub use lines::MAX_LINE_BYTES;
 pub use parallel::{
     Pair, PairColumn, PairColumns, Segments, read_pair_table, read_parallel, read_segments,
+    read_translated,
 };
 pub use reader::{Sentences, read_path};
 pub use rng::SplitMix64;

@@ -8,7 +8,8 @@ use std::path::Path;
 use crate::error::{DataError, Place, clip};
 use crate::lines::Lines;
 
-/// A segment in two languages, without the white space around it. A side can be empty.
+/// A segment in two languages, without the white space around it, but for [`read_translated`]. A side can
+/// be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The text to translate.
@@ -94,6 +95,7 @@ impl PairColumns {
 /// The first error ends the iteration. An empty line is an empty segment.
 pub struct Segments<R: Read> {
     lines: Lines<R>,
+    is_whole: bool,
     is_done: bool,
 }
 
@@ -104,7 +106,14 @@ impl<R: Read> Segments<R> {
     /// [`Read`](DataError::Read) if the first bytes cannot be read. The iterator gives every error that
     /// names a line.
     pub fn new(reader: R, name: &str) -> Result<Self, DataError> {
-        Ok(Self { lines: Lines::new(reader, name)?, is_done: false })
+        Ok(Self { lines: Lines::new(reader, name)?, is_whole: false, is_done: false })
+    }
+
+    /// Leaves the white space around the segments in its place.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.is_whole = true;
+        self
     }
 
     /// The number of the last line that was read; 0 before the first.
@@ -122,7 +131,8 @@ impl<R: Read> Iterator for Segments<R> {
         }
         let line = self.lines.next();
         self.is_done = !matches!(line, Ok(Some(_)));
-        line.map(|line| line.map(|(text, _)| text.trim().to_owned())).transpose()
+        let segment = |text: String| if self.is_whole { text } else { text.trim().to_owned() };
+        line.map(|line| line.map(|(text, _)| segment(text))).transpose()
     }
 }
 
@@ -132,9 +142,14 @@ impl<R: Read> Iterator for Segments<R> {
 /// The file is missing, empty, not UTF-8 (with the line), or a damaged gzip file.
 pub fn read_segments(path: &Path) -> Result<Vec<String>, DataError> {
     let (name, file) = open(path)?;
-    let segments = Segments::new(file, &name)?.collect::<Result<Vec<_>, _>>()?;
+    all(Segments::new(file, &name)?, name)
+}
+
+/// All segments, at least one.
+fn all<R: Read>(segments: Segments<R>, file: String) -> Result<Vec<String>, DataError> {
+    let segments = segments.collect::<Result<Vec<_>, _>>()?;
     if segments.is_empty() {
-        return Err(DataError::EmptyFile { file: name });
+        return Err(DataError::EmptyFile { file });
     }
     Ok(segments)
 }
@@ -152,7 +167,25 @@ pub fn read_segments(path: &Path) -> Result<Vec<String>, DataError> {
 /// # Ok::<(), regard_data::DataError>(())
 /// ```
 pub fn read_parallel(source: &Path, target: &Path) -> Result<Vec<Pair>, DataError> {
-    let (sources, targets) = (read_segments(source)?, read_segments(target)?);
+    let sources = read_segments(source)?;
+    pairs((source, sources), (target, read_segments(target)?))
+}
+
+/// As [`read_parallel`], with the targets as they stand in the file: white space around them counts.
+///
+/// # Errors
+/// As there.
+pub fn read_translated(source: &Path, target: &Path) -> Result<Vec<Pair>, DataError> {
+    let sources = read_segments(source)?;
+    let (name, file) = open(target)?;
+    pairs((source, sources), (target, all(Segments::new(file, &name)?.whole(), name)?))
+}
+
+/// Line by line.
+fn pairs(
+    (source, sources): (&Path, Vec<String>),
+    (target, targets): (&Path, Vec<String>),
+) -> Result<Vec<Pair>, DataError> {
     if sources.len() != targets.len() {
         return Err(DataError::LineCounts {
             first: source.display().to_string(),
@@ -280,6 +313,20 @@ mod tests {
         fs::write(path("latin"), b"gut\nf\xfcr\n").unwrap();
         let error = read_parallel(&path("latin"), &path("b.en")).unwrap_err().to_string();
         assert!(error.contains("latin, line 2: not UTF-8 at byte 5"), "{error}");
+    }
+
+    #[test]
+    fn translations_keep_the_white_space_around_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a.de"), " ein Hund \nzwei\n").unwrap();
+        fs::write(path("a.en"), " a dog  \r\n \n").unwrap();
+        let pairs = read_translated(&path("a.de"), &path("a.en")).unwrap();
+        let pairs: Vec<_> = pairs.into_iter().map(|p| (p.source, p.target, p.line)).collect();
+        assert_eq!(pairs, own(&[("ein Hund", " a dog  ", 1), ("zwei", " ", 2)]));
+        fs::write(path("b.en"), " a dog\n").unwrap();
+        let error = read_translated(&path("a.de"), &path("b.en")).unwrap_err().to_string();
+        assert!(error.contains("a.de has 2 lines, ") && error.contains("b.en has 1;"), "{error}");
     }
 
     #[test]

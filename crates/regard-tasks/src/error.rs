@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use regard_data::DataError;
+use regard_data::{DataError, TokeniserKind};
 use regard_metrics::MetricsError;
 use regard_metrics::translation::TranslationError;
 use regard_nn::NnError;
@@ -197,6 +197,27 @@ pub enum TaskError {
          train one with --model bahdanau, luong or transformer"
     )]
     NoAlignment(String),
+    /// Unknown words are to be replaced, but the model knows none.
+    #[error(
+        "tokens of kind `{0}` spell every word, so that there is no unknown one to replace; leave out \
+         --replace-unknown, or train a model with --tokens word or char"
+    )]
+    NothingUnknown(TokeniserKind),
+    /// A line is longer than a translator takes.
+    #[error(
+        "line {line}: {tokens} tokens, more than the {most} that a translator takes: {text:?}; cut it into \
+         sentences"
+    )]
+    LongLine {
+        /// The line, counted from 1.
+        line: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// The most that there may be.
+        most: usize,
+        /// Its beginning.
+        text: String,
+    },
     /// There is no token in the model's translation.
     #[error("the model's translation is empty; give one with --target")]
     EmptyTranslation,
@@ -231,6 +252,12 @@ pub enum TaskError {
         /// What the length filter left out.
         reason: String,
     },
+    /// No development pair has a loss to choose the best weights by.
+    #[error(
+        "{0}: every pair has an empty side, so that there is no loss to choose the best weights by; give \
+         other development files"
+    )]
+    NoDevLoss(String),
     /// There is no word to look at.
     #[error("there is no word to look at; give a sentence, words separated by blanks")]
     NoWords,
@@ -247,6 +274,14 @@ pub enum TaskError {
 }
 
 impl TaskError {
+    /// The error of a part of a file that has `lines` before it.
+    pub(crate) fn after_lines(mut self, lines: usize) -> Self {
+        if let Self::LongLine { line, .. } = &mut self {
+            *line += lines;
+        }
+        self
+    }
+
     /// Wraps a system error with what was done to which path.
     pub(crate) fn io(
         action: &'static str,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::args::{at_least, named_file};
 use crate::fault::{Fault, Outcome};
-use crate::output::{print, print_json, save, tell, terminal_width};
+use crate::output::{print, print_json, save, tell, terminal_width, writable};
 use crate::text::percent;
 
 /// Train small models in a minute and see what context is worth, or what attention is
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
         return Err(Fault::new(format!("{flag} is for `regard demo reversal`")).into());
     }
     let out = args.out.as_deref().unwrap_or(Path::new("demo.html"));
+    writable(out)?;
     let result = demo(args.seed, &mut Told)?;
     let title = format!("Regard: what context is worth (seed {})", args.seed);
     let page = regard::viewer::demo_page(&title, &result.table, &result.looks, &result.intro)?;

@@ -10,6 +10,9 @@ use crate::fault::Fault;
 
 /// Most tokens that a translation can be asked for.
 const LONGEST: i64 = 100_000;
+/// Most tokens that every translation can be made to have: the work grows with the square, and no end of
+/// the model's own stops it.
+const LONGEST_LEAST: i64 = 1000;
 /// Beam of a search, unless it is set or the vocabulary is smaller.
 const BEAM: usize = 5;
 
@@ -30,11 +33,11 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "X")]
     coverage_penalty: Option<f64>,
 
-    /// Fewest tokens of a translation [default: 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=LONGEST))]
+    /// Fewest tokens of a translation, 1000 at most [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=LONGEST_LEAST))]
     min_length: Option<u32>,
 
-    /// Most tokens of a translation [default: its source's and 10 to 100 more]
+    /// Most tokens of a translation [default: its source's, or --min-length, and 10 to 100 more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LONGEST))]
     max_length: Option<u32>,
 

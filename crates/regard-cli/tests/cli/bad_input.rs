@@ -333,6 +333,29 @@ fn changed_words_of_the_training_are_told_where_the_run_has_their_hash() {
 }
 
 #[test]
+fn blank_lines_alone_come_back_from_a_tagger() {
+    let folder = data();
+    train(folder.path(), "fc", 1, "run");
+    for (flags, text) in [
+        ("--format text", "\n"),
+        ("--format text", " \n\n\t\r\n "),
+        ("--format columns --column token=0,label=none", "\n \n\n"),
+        ("", "\n\n"),
+        ("", "# a comment\n\n"),
+    ] {
+        let line = format!("predict {{}}/run {flags}");
+        assert_eq!(run_with_input(folder.path(), &line, text.as_bytes()).ok(), text, "{flags}");
+    }
+    fs::write(folder.path().join("blank.txt"), "\n\n").unwrap();
+    let done = run(folder.path(), "predict {}/run {}/blank.txt -o {}/out");
+    assert!(done.err.contains("(0 sentences, 0 words)"), "{done:?}");
+    assert_eq!(fs::read_to_string(folder.path().join("out")).unwrap(), "\n\n");
+    // Nothing can be measured there.
+    let err = run(folder.path(), "evaluate {}/run {}/blank.txt --format conllu").fails();
+    assert!(err.contains("no sentence among 2 lines"), "{err}");
+}
+
+#[test]
 fn data_that_changed_since_the_run_began() {
     let folder = data();
     train(folder.path(), "fc", 1, "run");

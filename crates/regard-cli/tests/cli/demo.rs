@@ -3,6 +3,34 @@
 use std::fs;
 
 use crate::support::run;
+use crate::translate_support::{parallel, train_translator};
+
+#[test]
+fn a_result_that_cannot_be_written_is_told_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    for line in [
+        "demo --out {}/none/demo.html",
+        "demo --out {}",
+        "demo reversal --out {}/none/reversal.svg",
+        "demo reversal --out {}",
+    ] {
+        let err = run(folder.path(), line).fails();
+        assert!(err.starts_with("error: cannot write "), "{line}: {err}");
+        assert!(!err.contains("training") && !err.contains("step"), "{line}: {err}");
+    }
+    let parallel = parallel();
+    train_translator(parallel.path(), "bahdanau", 1, "run", "");
+    for line in [
+        "predict {}/run {}/dev.de --alignments {}/none/x",
+        "predict {}/run {}/dev.de --output {}",
+        "predict {}/run {}/dev.de --given {}/dev.en --output {}",
+        "evaluate {}/run {}/dev.de {}/dev.en --output {}/none/x",
+    ] {
+        // Nothing was printed before.
+        let err = run(parallel.path(), line).fails();
+        assert!(err.starts_with("error: cannot write "), "{line}: {err}");
+    }
+}
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation")]

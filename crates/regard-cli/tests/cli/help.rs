@@ -47,6 +47,13 @@ fn every_command_explains_itself_with_examples() {
 }
 
 #[test]
+fn an_option_that_changes_another_says_so() {
+    let help = regard("predict --help").ok();
+    assert!(help.contains("Where N is above --beam, the search follows N translations"), "{help}");
+    assert!(help.contains("Fewest tokens of a translation, 1000 at most"), "{help}");
+}
+
+#[test]
 fn version_is_a_result() {
     let version = regard("--version").ok();
     assert_eq!(version, format!("regard {}\n", env!("CARGO_PKG_VERSION")));

@@ -153,6 +153,28 @@ fn scores_and_given_agree_where_the_model_wrote_unknown_words() {
 }
 
 #[test]
+fn blanks_at_the_end_of_a_given_translation_are_characters_of_it() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "--set data.tokens=char");
+    fs::write(folder.path().join("in.de"), "der Hund\n".repeat(3)).unwrap();
+    fs::write(folder.path().join("out.en"), "a dog\na dog  \n a dog\n").unwrap();
+    let forced = run(folder.path(), "predict {}/run {}/in.de --given {}/out.en").ok();
+    let tokens: Vec<&str> = forced.lines().map(|l| l.split('\t').nth(1).unwrap()).collect();
+    assert_eq!(tokens, ["6", "8", "7"], "{forced}");
+}
+
+#[test]
+fn the_fewest_tokens_are_kept_where_the_source_is_short() {
+    let folder = parallel();
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    let line = "predict {}/run --min-length 90 --beam 2 --json";
+    let out = run_with_input(folder.path(), line, b"Hund\n").ok();
+    let line: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let n = line["data"]["translations"][0]["tokens"].as_array().unwrap().len();
+    assert!((90..=192).contains(&n), "{n}");
+}
+
+#[test]
 fn look_shows_every_attention() {
     let folder = parallel();
     for (kind, more, heads) in [

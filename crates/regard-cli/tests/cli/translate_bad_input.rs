@@ -102,6 +102,7 @@ fn beams_and_penalties_out_of_range() {
         ("--alignments {}/x", "model `seq2seq` has no attention"),
         ("--max-length 0", "0 is not in 1.."),
         ("--max-length 4000000000", "is not in 1..=100000"),
+        ("--min-length 1001", "1001 is not in 0..=1000"),
         ("--min-length 9 --max-length 3", "--min-length 9 is above --max-length 3"),
         ("--alignments -", "a file is needed here, not a stream"),
         ("--labels", "unexpected argument '--labels'"),
@@ -214,6 +215,63 @@ fn a_development_loss_that_is_no_number_is_never_the_best() {
         assert!(done.err.contains(message), "{message} in {}", done.err);
     }
     assert!(!folder.path().join("run/model.safetensors").exists());
+}
+
+#[test]
+fn a_line_that_would_take_hours() {
+    let folder = parallel();
+    let write = |name: &str, lines: usize, last: &str| {
+        fs::write(folder.path().join(name), "der Hund\n".repeat(lines) + last + "\n").unwrap();
+    };
+    write("short.de", 12, "das");
+    write("long.de", 12, &"das ".repeat(10_001));
+    write("dev.long", 11, &"das ".repeat(10_001));
+    train_translator(folder.path(), "seq2seq", 1, "run", "");
+    let told =
+        "error: line 13: 10001 tokens, more than the 10000 that a translator takes: \"das das";
+    for line in [
+        "predict {}/run {}/long.de --chunk-lines 13",
+        "predict {}/run {}/short.de --given {}/long.de",
+        "evaluate {}/run {}/long.de {}/short.de",
+    ] {
+        let err = run(folder.path(), line).fails();
+        assert!(err.contains(told) && err.contains("cut it into sentences"), "{line}: {err}");
+    }
+    let done = run(folder.path(), "predict {}/run {}/long.de --chunk-lines 5");
+    assert_eq!((done.code, done.out.lines().count()), (Some(2), 10), "{done:?}");
+    assert!(done.err.contains(told), "{}", done.err);
+    let flags = "--train {}/train.de {}/train.en --dev {}/dev.de {}/dev.long --tokens word";
+    training_fails(folder.path(), flags, &["line 12: 10001 tokens, more than the 10000"]);
+    // In training it is left out.
+    fs::write(folder.path().join("short.en"), "the dog\n".repeat(13)).unwrap();
+    let line = format!(
+        "train translate --model seq2seq --train {{}}/long.de {{}}/short.en --out {{}}/new --epochs 1 {SMALL} {}",
+        sizes("seq2seq")
+    );
+    let done = run(folder.path(), &line);
+    assert!(done.err.contains("1 with a side of more than 128 tokens"), "{}", done.err);
+    done.ok();
+}
+
+#[test]
+fn development_pairs_without_a_loss_to_choose_by() {
+    let folder = parallel();
+    fs::write(folder.path().join("blank.en"), "\n".repeat(12)).unwrap();
+    let flags = "--train {}/train.de {}/train.en --dev {}/dev.de {}/blank.en --tokens word";
+    let by_loss = format!("{flags} --set train.select=loss");
+    training_fails(folder.path(), &by_loss, &["blank.en: every pair has an empty side"]);
+}
+
+#[test]
+fn subwords_leave_no_unknown_word_to_replace() {
+    let folder = parallel();
+    let more = "--set data.tokens=bpe --set data.vocab_size=300";
+    train_translator(folder.path(), "bahdanau", 1, "run", more);
+    for line in ["predict {}/run {}/dev.de", "evaluate {}/run {}/dev.de {}/dev.en"] {
+        let err = run(folder.path(), &format!("{line} --replace-unknown")).fails();
+        assert!(err.contains("tokens of kind `bpe` spell every word"), "{line}: {err}");
+        assert!(err.contains("train a model with --tokens word or char"), "{line}: {err}");
+    }
 }
 
 #[test]
@@ -368,6 +426,7 @@ fn what_cannot_be_looked_at() {
             "model `bahdanau` has no encoder-self attention; it has cross",
         ),
         ("run", &["--text", "der"], "--text has no meaning for a translator"),
+        ("run", &["--source", "der", "--replace-unknown"], "has no meaning for look"),
     ] {
         let line = format!("look {{}}/{run_name} --out {{}}/no.html");
         let mut all = crate::support::words(folder.path(), &line);

@@ -21,7 +21,8 @@ pub struct Prediction {
 /// Reads sentences, fills in the label column, and writes the user's own lines back.
 ///
 /// Sentences are taken `chunk_words` words at a time (at least one sentence), so that memory stays
-/// small however long the stream is; 1 answers after every sentence. An empty stream stays empty.
+/// small however long the stream is; 1 answers after every sentence. An empty stream stays empty, and one
+/// of blank lines and comments as it is.
 ///
 /// # Errors
 /// The input is at fault, the output cannot be written, or the model refuses. What was written
@@ -41,8 +42,10 @@ pub fn predict_stream(
         let mut words = 0;
         while words < chunk_words.max(1) {
             let sentence = match sentences.next() {
-                // A filter that reads nothing writes nothing.
-                None | Some(Err(DataError::EmptyFile { .. })) => break,
+                // A filter that reads nothing writes nothing, and gives back lines without a word.
+                None | Some(Err(DataError::EmptyFile { .. } | DataError::NoSentence { .. })) => {
+                    break;
+                }
                 Some(sentence) => sentence?,
             };
             words += sentence.words.len();

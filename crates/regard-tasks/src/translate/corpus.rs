@@ -4,9 +4,11 @@ use std::path::Path;
 
 use regard_data::{
     Filtered, LengthFilter, Pair, PairColumns, read_pair_table, read_parallel, read_segments,
+    read_translated,
 };
 
-use super::config::TranslateConfig;
+use super::config::{Select, TranslateConfig};
+use super::decode::check_length;
 use super::lexicon::Lexicon;
 use crate::TaskError;
 use crate::run::{check_unchanged, hash_file};
@@ -45,6 +47,15 @@ pub fn read_pairs(files: &[String], columns: &str) -> Result<Vec<Pair>, TaskErro
     }
 }
 
+/// Sources and translations that a model may have written: the translations with the blanks at both of their
+/// ends, which are tokens like others.
+///
+/// # Errors
+/// A file is at fault.
+pub fn read_translations(sources: &Path, translations: &Path) -> Result<Vec<Pair>, TaskError> {
+    Ok(read_translated(sources, translations)?)
+}
+
 /// The sources of a file: its lines.
 ///
 /// # Errors
@@ -68,8 +79,8 @@ impl Corpus {
         train: &[Pair],
         dev: Vec<Pair>,
     ) -> Result<Self, TaskError> {
-        let mut pairs = train.iter().map(|pair| encode(lexicon, pair));
-        let mut pairs = pairs.by_ref().collect::<Result<Vec<_>, _>>()?;
+        let pairs = train.iter().map(|pair| tokens(lexicon, pair));
+        let mut pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         let (max_tokens, max_ratio) = (config.data.max_tokens, config.data.max_ratio);
         let filter = LengthFilter { max_tokens, max_ratio };
         let (kept, filtered) =
@@ -79,6 +90,15 @@ impl Corpus {
                 file: config.data.train.join(", "),
                 reason: filtered.to_string(),
             });
+        }
+        // What would end the first epoch is told before it.
+        let mut has_loss = dev.is_empty() || config.train.select != Select::Loss;
+        for pair in &dev {
+            let EncodedPair { source, target } = encode(lexicon, pair)?;
+            has_loss |= !source.is_empty() && !target.is_empty();
+        }
+        if !has_loss {
+            return Err(TaskError::NoDevLoss(config.data.dev.join(", ")));
         }
         let mut i = 0;
         let mut kept = kept.into_iter().peekable();
@@ -91,7 +111,16 @@ impl Corpus {
     }
 }
 
+/// A pair to be measured, each of its sides short enough for that.
 pub(super) fn encode(lexicon: &Lexicon, pair: &Pair) -> Result<EncodedPair, TaskError> {
+    let encoded = tokens(lexicon, pair)?;
+    check_length(pair.line, &pair.source, encoded.source.len())?;
+    check_length(pair.line, &pair.target, encoded.target.len())?;
+    Ok(encoded)
+}
+
+/// A pair to be trained on: the filter leaves out what is too long.
+fn tokens(lexicon: &Lexicon, pair: &Pair) -> Result<EncodedPair, TaskError> {
     Ok(EncodedPair {
         source: lexicon.source().encode(&pair.source)?,
         target: lexicon.target().encode(&pair.target)?,

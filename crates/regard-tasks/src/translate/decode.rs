@@ -14,6 +14,9 @@ use crate::training::{NEVER, heed};
 
 /// Tokens that a batch may come to in decoding: source tokens times the beam.
 const BATCH_TOKENS: usize = 4096;
+/// Tokens of a line, at most. Attention grows with the square of it: what takes minutes at this length
+/// would take days for a file that has no line ends.
+const MAX_TOKENS: usize = 10_000;
 /// Limits of length are multiples of this, so that sources of about one length share a batch.
 const LENGTH_STEP: usize = 16;
 
@@ -31,7 +34,7 @@ pub struct TranslateOptions {
     /// Fewest tokens of a translation.
     pub min_length: usize,
     /// Most tokens of a translation; 0 for twice the source's and ten more, but at most its length and a
-    /// hundred more, rounded up to a multiple of 16.
+    /// hundred more, rounded up to a multiple of 16. The source counts as `min_length` tokens at least.
     pub max_length: usize,
     /// Length of the runs of tokens that may not come twice; 0 allows all.
     pub no_repeat: usize,
@@ -62,7 +65,7 @@ impl TranslateOptions {
             beam: self.beam,
             n_best: self.n_best,
             max_length,
-            min_length: self.min_length.min(max_length),
+            min_length: self.min_length,
             length_penalty: self.length_penalty,
             coverage_penalty: self.coverage_penalty,
             no_repeat: self.no_repeat,
@@ -74,7 +77,10 @@ impl TranslateOptions {
     /// translated alike in any company.
     fn limit(&self, source_len: usize) -> usize {
         match self.max_length {
-            0 => (source_len + (source_len + 10).min(100)).next_multiple_of(LENGTH_STEP),
+            0 => {
+                let len = source_len.max(self.min_length);
+                (len + (len + 10).min(100)).next_multiple_of(LENGTH_STEP)
+            }
             limit => limit,
         }
     }
@@ -110,7 +116,8 @@ pub struct Translated {
 ///
 /// # Errors
 /// An option out of range, such as a beam of 0 or wider than the vocabulary; a line longer than
-/// the model can read; alignments or replacements of a model without attention.
+/// the model can read, or than 10 000 tokens; alignments or replacements of a model without attention;
+/// replacements where subwords leave nothing unknown.
 pub fn translate_lines(
     model: &LoadedTranslator,
     lines: &[String],
@@ -130,12 +137,19 @@ pub(super) fn translate_until(
     if (options.alignments || options.replace_unknown) && !kind.has_attention() {
         return Err(TaskError::NoAlignment(kind.to_string()));
     }
+    let tokens = model.lexicon.source().settings().kind;
+    if options.replace_unknown && tokens.is_subword() {
+        return Err(TaskError::NothingUnknown(tokens));
+    }
     // Also where there is no line to find it out with.
     options.search(options.limit(0)).check(model.lexicon.target().len())?;
     let tokeniser = model.lexicon.source();
     let encode = |line: &String| tokeniser.encode(line);
     let sources = lines.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
     let lengths: Vec<usize> = sources.iter().map(Vec::len).collect();
+    for (i, tokens) in lengths.iter().enumerate() {
+        check_length(i + 1, &lines[i], *tokens)?;
+    }
     let mut done: Vec<Option<Translated>> = vec![None; lines.len()];
     for i in (0..lines.len()).filter(|i| lengths[*i] == 0) {
         let (text, tokens, alignment) = (String::new(), Vec::new(), Vec::new());
@@ -182,6 +196,15 @@ impl LoadedTranslator {
         let found = translate(&self.translator, &self.params, &packed, &search)?;
         Ok(found.into_iter().flatten().next().map(|best| best.tokens).unwrap_or_default())
     }
+}
+
+/// Refuses a line that would take hours.
+pub(super) fn check_length(line: usize, text: &str, tokens: usize) -> Result<(), TaskError> {
+    if tokens <= MAX_TOKENS {
+        return Ok(());
+    }
+    let text = text.chars().take(40).chain(['…']).collect();
+    Err(TaskError::LongLine { line, tokens, most: MAX_TOKENS, text })
 }
 
 /// The text of what the search found for a line.

@@ -31,7 +31,7 @@ pub fn look(
         return Err(TaskError::NoWords);
     }
     let target_ids = match target {
-        Some(target) => to.encode(target.trim())?,
+        Some(target) => to.encode(target)?,
         None => model.best(&source_ids, options)?,
     };
     if target_ids.is_empty() {

@@ -29,7 +29,7 @@ mod train;
 pub use config::{
     DataConfig, ModelConfig, ModelKind, Select, Tokens, TrainConfig, TranslateConfig,
 };
-pub use corpus::{read_pairs, read_sources};
+pub use corpus::{read_pairs, read_sources, read_translations};
 pub use decode::{TranslateOptions, Translated, Translation, force_decode, translate_lines};
 pub use evaluate::{ScoreOptions, TranslateEvaluation, evaluate};
 pub use lexicon::Lexicon;

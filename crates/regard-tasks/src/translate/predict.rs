@@ -40,7 +40,9 @@ pub fn predict_stream(
         if chunk.is_empty() {
             break;
         }
-        for (line, translated) in chunk.iter().zip(translate_lines(model, &chunk, options)?) {
+        let translated = translate_lines(model, &chunk, options);
+        let translated = translated.map_err(|error| error.after_lines(done.lines))?;
+        for (line, translated) in chunk.iter().zip(translated) {
             done.lines += 1;
             let best = translated.translations.first();
             done.cut += usize::from(best.is_some_and(|best| !best.finished));

@@ -13,7 +13,7 @@ use regard::tasks::translate::reversal::{
 
 use super::DemoArgs;
 use crate::fault::{Fault, Outcome};
-use crate::output::{print, print_json, save, tell};
+use crate::output::{print, print_json, save, tell, writable};
 use crate::progress::Progress;
 use crate::signals::{STOP, stop_on_signal};
 use crate::text::percent;
@@ -67,6 +67,8 @@ pub(super) fn run(all: &DemoArgs) -> Result<Outcome> {
     if let Some(folder) = &args.data {
         return write_data(folder, &settings);
     }
+    let out = all.out.as_deref().unwrap_or(Path::new("reversal.svg"));
+    writable(out)?;
     stop_on_signal();
     let mut names = vec![("length".to_string(), Align::Right)];
     let mut columns: Vec<Vec<String>> = Vec::new();
@@ -110,7 +112,6 @@ pub(super) fn run(all: &DemoArgs) -> Result<Outcome> {
         ))?;
     }
     let svg = lines_svg("Strings written from their end, exactly right (%)", "length", &curves)?;
-    let out = all.out.as_deref().unwrap_or(Path::new("reversal.svg"));
     save(out, svg.as_bytes(), "exact answers by length")?;
     Ok(Outcome::Done)
 }

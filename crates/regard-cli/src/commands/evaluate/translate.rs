@@ -14,7 +14,7 @@ use crate::args::{named_file, not_negative};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Outcome;
 use crate::identity::Source;
-use crate::output::{beside_run, not_input, print, print_json, save, tell};
+use crate::output::{beside_run, not_input, print, print_json, save, tell, writable};
 use crate::text::count;
 
 #[derive(Debug, Args)]
@@ -64,6 +64,9 @@ pub(super) fn run(all: &EvaluateArgs, files: &[PathBuf]) -> Result<Outcome> {
     let outputs = [("--output", args.output.as_deref())];
     not_input(&inputs, &outputs)?;
     beside_run(&all.run, &outputs)?;
+    if let Some(path) = &args.output {
+        writable(path)?;
+    }
     let model = LoadedTranslator::load(&all.run)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let columns = match (&args.columns, files) {

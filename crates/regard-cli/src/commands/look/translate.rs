@@ -62,7 +62,12 @@ pub(super) fn run(all: &LookArgs) -> Result<()> {
             return Err(fault.hint("choose a shorter text, or a part of this one").into());
         }
     }
-    let report = look(&model, source, args.target.as_deref(), &args.search.options(&model)?)?;
+    let options = args.search.options(&model)?;
+    if options.replace_unknown {
+        let fault = Fault::new("--replace-unknown has no meaning for look, which shows the tokens");
+        return Err(fault.hint("`regard predict RUN --replace-unknown` writes the text").into());
+    }
+    let report = look(&model, source, args.target.as_deref(), &options)?;
     let named = args.attention.as_deref();
     let kind = AlignmentKind::ALL.into_iter().find(|kind| Some(kind.name()) == named);
     let kind = kind.unwrap_or(AlignmentKind::Cross);

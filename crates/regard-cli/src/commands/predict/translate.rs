@@ -8,7 +8,7 @@ use clap::Args;
 use regard::data::{DataError, Pair};
 use regard::report::json_line;
 use regard::tasks::translate::{
-    LoadedTranslator, Translated, force_decode, predict_stream, read_pairs,
+    LoadedTranslator, Translated, force_decode, predict_stream, read_translations,
 };
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::args::{at_least, file, named_file};
 use crate::commands::search_args::SearchArgs;
 use crate::fault::Fault;
 use crate::identity::Source;
-use crate::output::{apart, not_input, print, save, tell};
+use crate::output::{apart, not_input, print, save, tell, writable};
 use crate::text::count;
 
 /// Lines that are collected before they are translated, unless set.
@@ -29,6 +29,8 @@ pub(super) struct TranslateArgs {
     search: SearchArgs,
 
     /// Translations of each line, as line number, rank, score and text between tabs
+    ///
+    /// Where N is above --beam, the search follows N translations at once.
     #[arg(long, value_name = "N", value_parser = at_least::<usize>(1), conflicts_with_all = ["json", "scores"])]
     n_best: Option<usize>,
 
@@ -122,6 +124,9 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let inputs = [Some(Source::new(file(all.file.as_ref()))), given];
     let outputs = outputs.map(|(flag, path)| (flag, file(path)));
     not_input(inputs.into_iter().flatten().collect::<Vec<_>>().as_slice(), &outputs)?;
+    if let Some(path) = &args.alignments {
+        writable(path)?;
+    }
     let model = LoadedTranslator::load(&all.run)?;
     if args.given.is_some() {
         return force(all, &model);
@@ -181,8 +186,10 @@ fn force(all: &PredictArgs, model: &LoadedTranslator) -> Result<()> {
         let fault = Fault::new("--given needs the file of the sources");
         return Err(fault.hint("regard predict RUN SOURCES --given TRANSLATIONS").into());
     };
-    let names = [source.display().to_string(), target.display().to_string()];
-    let pairs: Vec<Pair> = read_pairs(&names, "")?;
+    if let Some(path) = file(all.output.as_ref()) {
+        writable(path)?;
+    }
+    let pairs: Vec<Pair> = read_translations(source, target)?;
     let mut text = String::new();
     for (pair, score) in pairs.iter().zip(force_decode(model, &pairs)?) {
         if let Some((log_prob, tokens)) = score {
