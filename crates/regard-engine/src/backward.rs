@@ -83,6 +83,7 @@ pub fn backward<T: Real>(
         inputs,
         context,
         lse,
+        by_rows: rowwise::suited(call),
         queries: call.query_offsets(),
         d_context,
         upstream,
@@ -121,6 +122,8 @@ struct Backward<'a, T: Real> {
     inputs: Inputs<'a, T>,
     context: Rows<'a, T>,
     lse: &'a [T],
+    /// The items whose queries are taken one by one.
+    by_rows: Vec<bool>,
     /// Where each item's queries begin in a head of `lse`.
     queries: Vec<usize>,
     d_context: Rows<'a, T>,
@@ -255,7 +258,7 @@ impl<'a, T: Real> Backward<'a, T> {
     fn unit(&self, unit: Unit, scratch: &mut Scratch<'a, T>, dparams: &mut ParamGradients<T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
         let call = inputs.call;
-        if rowwise::suits(inputs, unit) {
+        if self.by_rows[unit.item] {
             return self.row_by_row(unit, scratch, dparams);
         }
         let Scratch { keys, values, piece, .. } = scratch;

@@ -104,6 +104,7 @@ pub fn forward<T: Real>(
         inputs,
         context,
         lse: Shared::new(&mut lse),
+        by_rows: rowwise::suited(call),
         queries,
         weights: weights.as_mut().map(|weights| (Shared::new(weights), offsets)),
     };
@@ -119,6 +120,8 @@ struct Forward<'a, T: Real> {
     inputs: Inputs<'a, T>,
     context: SharedRows<'a, T>,
     lse: Shared<'a, T>,
+    /// The items whose queries are taken one by one.
+    by_rows: Vec<bool>,
     /// Where each item's queries begin in a head of `lse`.
     queries: Vec<usize>,
     /// The weights, and where each item's begin.
@@ -184,7 +187,7 @@ impl<'a, T: Real> Forward<'a, T> {
     /// All queries of a unit. A unit with much work is shared among threads.
     fn unit(&self, unit: Unit, scratch: &mut Scratch<'a, T>) {
         let (inputs, item) = (&self.inputs, self.inputs.item(unit));
-        if rowwise::suits(inputs, unit) {
+        if self.by_rows[unit.item] {
             return self.row_by_row(unit, scratch);
         }
         let Scratch { keys, values, group, .. } = scratch;
@@ -224,6 +227,8 @@ impl<'a, T: Real> Forward<'a, T> {
         let work = item.q_len * heads * 16 * (call.dims.d_k + call.dims.d_v);
         plan::run(row, item.q_len.div_ceil(AT_ONCE), work, RowScratch::new, |scratch, n| {
             for query in n * AT_ONCE..item.q_len.min((n + 1) * AT_ONCE) {
+                let at = call.at(unit.item, inputs.heads(unit).start);
+                scratch.ahead(call, at, query, |key| places.iter().for_each(|p| p.prefetch(key)));
                 for (unit, places) in units.iter().zip(&places) {
                     for head in inputs.heads(*unit) {
                         let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));

@@ -6,7 +6,7 @@ use regard_attn::call::row_stream;
 use regard_attn::normaliser::gumbel;
 use regard_attn::score::{Block, BlockMut};
 use regard_attn::{At, Call, Lowering, RowAt, Streaming};
-use regard_tensor::{Buffer, Key, Real};
+use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::kernel::padded;
 use crate::kernel::softmax::{self, Running};
@@ -18,11 +18,12 @@ use crate::score::{FinitePart, ParamGradients, scale_tile};
 /// memory serves the next.
 const HEADS_AT_ONCE: usize = 4;
 
-/// Whether a unit's queries are taken one by one: where the scope lists the keys of all heads. (Not where queries
-/// are few: in a padded batch they would be more, and the bits must not depend on that.)
-pub(crate) fn suits<T: Real>(inputs: &Inputs<'_, T>, unit: Unit) -> bool {
-    let call = inputs.call;
-    (0..call.dims.n_heads).all(|head| call.scope.lists(call.at(unit.item, head)))
+/// For each item, whether its queries are taken one by one: where the scope lists the keys of all heads. (Not where
+/// queries are few: in a padded batch they would be more, and the bits must not depend on that.) Asked once a call,
+/// since the answer may take a look at every edge.
+pub(crate) fn suited<T: Real>(call: &Call<'_, T>) -> Vec<bool> {
+    let lists = |item, head| call.scope.lists(call.at(item, head));
+    (0..call.items.len()).map(|item| (0..call.dims.n_heads).all(|head| lists(item, head))).collect()
 }
 
 /// The units that are taken together with this one, none if an earlier one takes it.
@@ -80,6 +81,8 @@ pub(crate) struct RowScratch<T: Real> {
     q: Buffer<T>,
     /// Which keys, where they are scattered.
     listed: Vec<usize>,
+    /// Those of a later query.
+    ahead: Vec<usize>,
     /// Those keys, and the gradients of them.
     gathered: Buffer<T>,
     dgathered: Buffer<T>,
@@ -96,6 +99,7 @@ impl<T: Real> RowScratch<T> {
         Self {
             q: empty(),
             listed: Vec::new(),
+            ahead: Vec::new(),
             gathered: empty(),
             dgathered: empty(),
             row: empty(),
@@ -103,6 +107,33 @@ impl<T: Real> RowScratch<T> {
             d: empty(),
             dq: empty(),
         }
+    }
+}
+
+impl<T: Real> RowScratch<T> {
+    /// `fetch(key)` for every key of the query behind this one, so that memory brings what lies scattered while this
+    /// one is worked on.
+    pub(crate) fn ahead(
+        &mut self,
+        call: &Call<'_, T>,
+        at: At,
+        query: usize,
+        mut fetch: impl FnMut(usize),
+    ) {
+        if query + 1 < at.q_len {
+            self.ahead.clear();
+            call.scope.list(at, query + 1, &mut self.ahead);
+            self.ahead.iter().for_each(|key| fetch(*key));
+        }
+    }
+}
+
+impl<T: Real> Places<'_, T> {
+    /// Has a key and its value brought into the cache.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, key: usize) {
+        simd::prefetch(self.keys.row(key));
+        simd::prefetch(self.values.row(key));
     }
 }
 
@@ -284,7 +315,7 @@ impl<T: Real> RowOf<'_, T> {
     ) -> &'s mut [T] {
         let (call, at, query) = (self.call, self.at, self.query);
         let (position, d_k) = (call.position, call.dims.d_k);
-        let RowScratch { q, listed, gathered, dgathered, row, scores, d, dq } = scratch;
+        let RowScratch { q, listed, gathered, dgathered, row, scores, d, dq, .. } = scratch;
         self.take_query(queries, q);
         let q = &q[..d_k];
         pack::grow(dq, d_k);

@@ -124,6 +124,14 @@ impl<T: Real> Score<T> for Gat<'_, T> {
 
     fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {
         let (by_q, by_k) = self.head(head, q.width);
+        if q.rows == 1 {
+            // One query, as in a sparse graph: nothing of the keys is used twice.
+            let of_query = reduce::dot(by_q, q.row(0));
+            for (j, out) in out.iter_mut().take(k.rows).enumerate() {
+                *out = self.activation().value(of_query + reduce::dot(by_k, k.row(j)));
+            }
+            return;
+        }
         let of_keys: Vec<T> = (0..k.rows).map(|j| reduce::dot(by_k, k.row(j))).collect();
         for i in 0..q.rows {
             let of_query = reduce::dot(by_q, q.row(i));

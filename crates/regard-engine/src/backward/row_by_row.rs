@@ -1,7 +1,7 @@
 //! The queries of a sparse graph, one by one.
 
 use regard_attn::{Call, TileAt};
-use regard_tensor::{Buffer, Real};
+use regard_tensor::{Buffer, Real, simd};
 
 use super::{Backward, KeySums, Scratch};
 use crate::gradients::Targets;
@@ -66,8 +66,16 @@ impl<'a, T: Real> Backward<'a, T> {
         let (inputs, call) = (&self.inputs, self.inputs.call);
         let (d, up) = (call.dims, self.upstream);
         let Some((first, ..)) = units.first() else { return };
-        let item = inputs.item(*first);
+        let (first, item) = (*first, inputs.item(*first));
         for query in 0..item.q_len {
+            let at = call.at(first.item, inputs.heads(first).start);
+            scratch.ahead(call, at, query, |key| {
+                for (_, places, of_keys) in &mut *units {
+                    places.prefetch(key);
+                    simd::prefetch(of_keys.dk(key));
+                    simd::prefetch(of_keys.dv(key));
+                }
+            });
             for (unit, places, of_keys) in &mut *units {
                 for head in inputs.heads(*unit) {
                     let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));

@@ -43,8 +43,11 @@ pub fn dot<T: Real>(x: &[T], y: &[T]) -> T {
         }
     }
     let mut total = T::ZERO;
-    for lane in lanes {
-        total += lane;
+    // Short rows have nothing in the lanes; zeros one after the other would take longer than the row.
+    if body > 0 {
+        for lane in lanes {
+            total += lane;
+        }
     }
     for i in body..n {
         total += x[i] * y[i];
