@@ -105,7 +105,8 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         TaskError::Config(config) => config_hint(config),
         TaskError::Model(NnError::Checkpoint { path, .. }) if path.ends_with(files::LAST) => {
             Some(format!(
-                "without {} the run begins again at its first step; the best weights so far are in {}",
+                "without {} the run begins again at its first step and writes over the best weights so \
+                 far; copy {} to a safe place first",
                 path.display(),
                 files::MODEL
             ))
