@@ -42,7 +42,7 @@ pub enum NnError {
     /// The loss, a gradient or a weight is no longer a finite number.
     #[error("{what} became {value} at step {step}; lower the learning rate or clip gradients")]
     NotFinite {
-        /// `loss`, `gradient norm` or `a weight`.
+        /// The loss, the norm of the gradient, a weight or all scores.
         what: &'static str,
         /// Its value.
         value: f64,

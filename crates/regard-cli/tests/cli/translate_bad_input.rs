@@ -218,6 +218,22 @@ fn a_development_loss_that_is_no_number_is_never_the_best() {
 }
 
 #[test]
+fn weights_that_ran_away_in_the_only_step_are_told_without_a_development_file() {
+    let folder = parallel();
+    for (i, model) in ["transformer", "bahdanau"].into_iter().enumerate() {
+        let line = format!(
+            "train translate --model {model} --train {{}}/train.de {{}}/train.en --out {{}}/run{i} --epochs 1 \
+             {SMALL} {} --set train.lr=1e20 --set train.warmup=0 --set train.batch_tokens=100000",
+            sizes(model)
+        );
+        let done = run(folder.path(), &line);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        let message = "train into another folder or delete";
+        assert!(done.err.contains(message), "{message} in {}", done.err);
+    }
+}
+
+#[test]
 fn a_line_that_would_take_hours() {
     let folder = parallel();
     let write = |name: &str, lines: usize, last: &str| {

@@ -2,7 +2,8 @@
 
 use std::iter;
 
-use regard_nn::NnError;
+use regard_nn::{Mode, NnError, Tape};
+use regard_tensor::Key;
 
 use super::{DevScores, Learner, Trainer};
 use crate::TaskError;
@@ -37,9 +38,20 @@ impl<L: Learner> Trainer<L> {
         self.diverged(NnError::NotFinite { what, value, step: self.state.step }.into())
     }
 
-    /// Refuses weights whose loss is a number, but an absurd one.
+    /// Refuses weights whose loss is no number, or an absurd one: that of the last step, and that which the step
+    /// left, on the first batch of the epoch.
     pub(super) fn check_loss(&self) -> Result<(), TaskError> {
-        let (loss, guess) = (self.state.loss, self.learner.chance_loss());
+        let key = Key::new(self.settings.seed).named("verdict");
+        let mut left = 0.0;
+        if let Some(batch) = self.learner.batches(self.state.epoch).first() {
+            let mut tape = Tape::new(self.learner.params(), Mode::Inference);
+            let loss = self.learner.loss(&mut tape, batch, key)?;
+            left = f64::from(tape.value(loss).data()[0]);
+        }
+        if !left.is_finite() {
+            return Err(self.not_finite("the loss that the last update left", left));
+        }
+        let (loss, guess) = (self.state.loss.max(left), self.learner.chance_loss());
         match &self.run {
             Some(run) if loss > RUNAWAY * guess => {
                 let (folder, step) = (run.path().into(), self.state.step);
