@@ -79,6 +79,12 @@ pub trait Scope: Sync + Debug {
         0..at.kv_len
     }
 
+    /// Whether every query sees one stretch of keys, and [`Scope::keys`] of one query is that stretch exactly. Then a tile
+    /// is masked row by row, without a question for each pair.
+    fn contiguous(&self) -> bool {
+        false
+    }
+
     /// Whether the keys of a query are so few and scattered that work should go key by key, through
     /// [`Scope::list`], in place of tile by tile.
     fn lists(&self, at: At) -> bool {

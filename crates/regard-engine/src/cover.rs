@@ -64,7 +64,6 @@ impl Cover {
             Coverage::Skip => return None,
             Coverage::Partial => {}
         }
-        let groups = cover.n.div_ceil(LANES);
         for (strip, span) in cover.spans.iter_mut().enumerate() {
             let start = strip * STRIP;
             let seen = |group: &usize| {
@@ -74,10 +73,16 @@ impl Cover {
                 scope.tile(at, queries, keys) != Coverage::Skip
             };
             *span = (0, 0);
-            if start < cover.rows
-                && let Some(first) = (0..groups).find(seen)
-            {
-                let last = (first..groups).rev().find(seen).unwrap_or(first);
+            if start >= cover.rows {
+                continue;
+            }
+            let first_query = tile.queries.start + start;
+            let hull =
+                scope.keys(tile.at, first_query..(first_query + STRIP).min(tile.queries.end));
+            let place = |key: usize| key.clamp(tile.keys.start, tile.keys.end) - tile.keys.start;
+            let groups = place(hull.start) / LANES..place(hull.end).div_ceil(LANES);
+            if let Some(first) = groups.clone().find(seen) {
+                let last = (first..groups.end).rev().find(seen).unwrap_or(first);
                 *span = (first, last + 1);
             }
         }

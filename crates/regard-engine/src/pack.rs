@@ -8,6 +8,7 @@ use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
 use regard_tensor::kernels::product::{COLUMNS, Left, Panels, Product};
+use regard_tensor::kernels::softmax::sum_in_halves;
 use regard_tensor::kernels::{few, transpose};
 
 /// The rows of one head of one item.
@@ -86,10 +87,12 @@ impl<T: Real> Odd<T> {
         }
     }
 
-    #[inline(always)]
+    /// Not inlined: where the compiler sees how the lanes are joined in the end, it keeps them in the odd shapes
+    /// of that sum all along, and takes half of the row number by number.
+    #[inline(never)]
     #[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
     fn found(&self) -> bool {
-        let sum = self.0.iter().fold(T::ZERO, |a, b| a + *b);
+        let sum = sum_in_halves(self.0);
         sum != sum
     }
 }
@@ -114,9 +117,11 @@ pub(crate) fn copy<T: Real>(
                     out.copy_from_slice(piece);
                     odd.look(piece);
                 }
-                odd.look_at_few(rest);
-                last[..rest.len()].copy_from_slice(rest);
-                last[rest.len()..].fill(T::ZERO);
+                if !last.is_empty() {
+                    odd.look_at_few(rest);
+                    last[..rest.len()].copy_from_slice(rest);
+                    last[rest.len()..].fill(T::ZERO);
+                }
             }
             !odd.found()
         },

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use regard_attn::{Call, Item, Rows};
-use regard_tensor::Real;
+use regard_tensor::{Real, parallel};
 
 use crate::fault::{self, Fault};
 use crate::kernel::LANES;
@@ -117,6 +117,7 @@ pub(crate) fn run<S, R: Send>(
     if work < SERIAL || count <= 1 {
         return (0..count).map(|n| f(scratch, n)).collect();
     }
+    let _call = parallel::call();
     let at_once = (GRAIN * count / work).max(1);
     (0..count).into_par_iter().with_min_len(at_once).map_init(new, f).collect()
 }

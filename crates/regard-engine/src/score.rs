@@ -60,8 +60,21 @@ pub(crate) fn fill_forbidden<T: Real>(
     out: &mut [T],
     stride: usize,
 ) {
-    let (queries, keys) = (tile.queries.clone(), tile.keys.clone());
-    forbid(scope, tile.at, queries, keys, &mut |i, stretch| {
+    let (at, queries, keys) = (tile.at, tile.queries.clone(), tile.keys.clone());
+    if scope.contiguous() {
+        if scope.tile(at, queries.clone(), keys.clone()) != Coverage::Whole {
+            let n = keys.len();
+            for (i, row) in queries.zip(out.chunks_mut(stride)) {
+                let seen = scope.keys(at, i..i + 1);
+                let from = seen.start.clamp(keys.start, keys.end) - keys.start;
+                let to = (seen.end.clamp(keys.start, keys.end) - keys.start).max(from);
+                row[..from].fill(value);
+                row[to..n].fill(value);
+            }
+        }
+        return;
+    }
+    forbid(scope, at, queries, keys, &mut |i, stretch| {
         let row = (i - tile.queries.start) * stride;
         let (from, to) = (stretch.start - tile.keys.start, stretch.end - tile.keys.start);
         out[row + from..row + to].fill(value);

@@ -3,11 +3,76 @@
 //! Every piece is computed by one thread from start to end, and sums over pieces are taken in
 //! order of the pieces. So one thread and eight give the same bits.
 
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rayon::{Yield, prelude::*};
 
 /// Work below this many scalar operations is done on the calling thread: waking another costs
 /// some microseconds.
 pub const SMALL: usize = 1 << 15;
+
+/// How long threads look out for the next parallel call before they sleep.
+///
+/// Waking a thread takes tens of microseconds, on virtual machines more than many calls do; this covers
+/// the pauses between the calls of one step and between the steps of a program that computes all the time.
+const LINGER: Duration = Duration::from_millis(1);
+
+/// Parallel calls that run, and those begun so far.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+/// Threads that look out for the next call.
+static LINGERING: AtomicUsize = AtomicUsize::new(0);
+
+/// A parallel call, for as long as it lives: after the last one the threads stay awake for a millisecond, since the
+/// next one often follows at once.
+#[must_use]
+pub fn call() -> impl Drop {
+    BEGUN.fetch_add(1, Ordering::Relaxed);
+    RUNNING.fetch_add(1, Ordering::Relaxed);
+    Running
+}
+
+struct Running;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if RUNNING.fetch_sub(1, Ordering::Relaxed) == 1 {
+            keep_awake();
+        }
+    }
+}
+
+/// Lets all threads but this one linger, unless they do.
+fn keep_awake() {
+    let others =
+        rayon::current_num_threads() - usize::from(rayon::current_thread_index().is_some());
+    let none = LINGERING.compare_exchange(0, others, Ordering::Relaxed, Ordering::Relaxed);
+    if others == 0 || none.is_err() {
+        return;
+    }
+    let me = rayon::current_thread_index();
+    rayon::spawn_broadcast(move |context| {
+        if Some(context.index()) != me {
+            linger();
+            LINGERING.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Does what there is to do until nothing was begun for a while.
+fn linger() {
+    let (mut seen, mut since) = (BEGUN.load(Ordering::Relaxed), Instant::now());
+    while since.elapsed() < LINGER {
+        let done = rayon::yield_now() == Some(Yield::Executed);
+        let begun = BEGUN.load(Ordering::Relaxed);
+        if done || begun != seen {
+            (seen, since) = (begun, Instant::now());
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
 
 /// Calls `f(i, piece)` for consecutive pieces of `chunk` elements (the last may be shorter).
 ///
@@ -24,6 +89,7 @@ pub fn chunks<T: Send>(
     if work < SMALL || data.len() <= chunk {
         data.chunks_mut(chunk.max(1)).enumerate().for_each(|(i, piece)| f(i, piece));
     } else {
+        let _call = call();
         data.par_chunks_mut(chunk).enumerate().for_each(|(i, piece)| f(i, piece));
     }
 }
@@ -45,6 +111,7 @@ pub fn chunks2<A: Send, B: Send>(
         let pieces = a.chunks_mut(ca).zip(b.chunks_mut(cb));
         pieces.enumerate().for_each(|(i, (x, y))| f(i, x, y));
     } else {
+        let _call = call();
         let pieces = a.par_chunks_mut(ca).zip(b.par_chunks_mut(cb));
         pieces.enumerate().for_each(|(i, (x, y))| f(i, x, y));
     }
@@ -65,6 +132,7 @@ pub fn chunks3<T: Send>(
         let pieces = a.chunks_mut(ca).zip(b.chunks_mut(cb)).zip(c.chunks_mut(cc));
         pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
     } else {
+        let _call = call();
         let pieces = a.par_chunks_mut(ca).zip(b.par_chunks_mut(cb));
         let pieces = pieces.zip(c.par_chunks_mut(cc));
         pieces.enumerate().for_each(|(i, ((a, b), c))| f(i, (a, b, c)));
@@ -76,6 +144,7 @@ pub fn map<R: Send>(n: usize, work: usize, f: impl Fn(usize) -> R + Sync + Send)
     if work < SMALL || n <= 1 {
         (0..n).map(f).collect()
     } else {
+        let _call = call();
         (0..n).into_par_iter().map(f).collect()
     }
 }
@@ -85,6 +154,7 @@ pub fn join<A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
+    let _call = call();
     rayon::join(a, b)
 }
 

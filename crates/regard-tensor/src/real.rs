@@ -84,6 +84,22 @@ pub trait Real:
     }
 }
 
+/// The numbers of [`Real::exp_nonpositive`] for `f32`: x = n·ln 2 + r, e^x = 2ⁿ·P(r).
+pub(crate) mod nonpositive {
+    /// 1.5·2²³: adding it rounds to an integer.
+    pub(crate) const ROUND: f32 = 12_582_912.0;
+    /// From here on n ≥ −126, so that 2ⁿ is a normal number; below it, at −∞ too, what the steps gave is
+    /// thrown away. A NaN fails the comparison and stays.
+    pub(crate) const LOWEST: f32 = -87.336_5;
+    /// ln 2 in two parts, of which a multiple of the first is exact.
+    pub(crate) const LN_2_HIGH: f32 = 0.693_359_4;
+    pub(crate) const LN_2_LOW: f32 = -2.121_944_4e-4;
+    /// P, highest power first: of those that begin 1 + r, the least relative error from e^r for
+    /// |r| ≤ ln 2 / 2, 3e-9.
+    pub(crate) const POLYNOMIAL: [f32; 7] =
+        [1.381_432e-3, 8.368_851e-3, 4.166_84e-2, 0.166_665_2, 0.499_999_94, 1.0, 1.0];
+}
+
 macro_rules! common {
     ($t:ident, $dtype:literal) => {
         const ZERO: Self = 0.0;
@@ -164,21 +180,15 @@ impl Real for f32 {
     /// As [`Real::exp`], without what only positive numbers need.
     #[inline(always)]
     fn exp_nonpositive<const FMA: bool>(self) -> Self {
-        const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it rounds to an integer
-        // From here on n ≥ −126, so that 2ⁿ is a normal number. A NaN fails the comparison and stays.
-        const LOWEST: f32 = -87.336_5;
-        let x = if self < LOWEST { LOWEST } else { self };
-        let t = fma::<f32, FMA>(x, std::f32::consts::LOG2_E, ROUND);
+        use nonpositive::{LN_2_HIGH, LN_2_LOW, LOWEST, POLYNOMIAL, ROUND};
+        let t = fma::<f32, FMA>(self, std::f32::consts::LOG2_E, ROUND);
         let n = t - ROUND;
-        let r = fma::<f32, FMA>(n, -0.693_359_4, x);
-        let r = fma::<f32, FMA>(n, 2.121_944_4e-4, r);
-        let p = fma::<f32, FMA>(1.987_569_2e-4, r, 1.398_199_9e-3);
-        let p = fma::<f32, FMA>(p, r, 8.333_452e-3);
-        let p = fma::<f32, FMA>(p, r, 4.166_579_6e-2);
-        let p = fma::<f32, FMA>(p, r, 1.666_666_5e-1);
-        let p = fma::<f32, FMA>(p, r, 5e-1);
-        let p = fma::<f32, FMA>(p, r, 1.0);
-        let p = fma::<f32, FMA>(p, r, 1.0);
+        let r = fma::<f32, FMA>(n, -LN_2_HIGH, self);
+        let r = fma::<f32, FMA>(n, -LN_2_LOW, r);
+        let mut p = POLYNOMIAL[0];
+        for c in &POLYNOMIAL[1..] {
+            p = fma::<f32, FMA>(p, r, *c);
+        }
         let bits = t.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
         let y = p * f32::from_bits(bits << 23);
         if self < LOWEST { 0.0 } else { y }

@@ -72,6 +72,10 @@ impl Scope for And<'_> {
         members.fold(0..at.kv_len, |common, keys| intersect(&common, &keys))
     }
 
+    fn contiguous(&self) -> bool {
+        self.0.iter().all(|scope| scope.contiguous())
+    }
+
     fn lists(&self, at: At) -> bool {
         self.0.iter().any(|scope| scope.lists(at))
     }

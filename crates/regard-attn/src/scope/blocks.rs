@@ -86,6 +86,10 @@ impl Scope for Blocks {
         (at.q_offset + query) / self.size == key / self.size
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         if queries.is_empty() || keys.is_empty() {
             return Coverage::Skip;

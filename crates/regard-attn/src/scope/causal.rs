@@ -104,6 +104,10 @@ impl Scope for Causal {
         key < self.visible(at, query)
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         if queries.is_empty() || keys.start >= self.visible(at, queries.end - 1) {
             Coverage::Skip

@@ -135,6 +135,10 @@ impl Scope for Documents {
         self.document(at.item, query) == self.document(at.item, key)
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         if queries.is_empty() || keys.is_empty() {
             return Coverage::Skip;

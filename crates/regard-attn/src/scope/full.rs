@@ -31,6 +31,10 @@ impl Scope for Full {
         true
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, _: At, _: Span, _: Span) -> Coverage {
         Coverage::Whole
     }

@@ -56,6 +56,10 @@ impl Scope for Lengths<'_> {
         key < self.kv[at.item]
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, _: Span, keys: Span) -> Coverage {
         let length = self.kv[at.item];
         if keys.start >= length {

@@ -86,6 +86,10 @@ impl Scope for PredictedCentre<'_> {
         self.seen(at, query).contains(&key)
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         let (mut any, mut all) = (false, true);
         for i in queries {

@@ -73,6 +73,10 @@ impl Scope for Window {
         self.first(query) <= key && key <= self.last(query)
     }
 
+    fn contiguous(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         // Both borders move to the right with the query and the windows of neighbours touch, so
         // the outermost queries decide.

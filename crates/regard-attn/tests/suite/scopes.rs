@@ -36,6 +36,16 @@ fn check_hints(
         (0..at.kv_len).filter(|j| queries.clone().any(|i| allows(i, *j))).collect();
     check_range(&format!("{context}: keys"), seen, at.kv_len, &allowed, sharp);
 
+    if scope.contiguous() {
+        for i in queries.clone() {
+            let seen = scope.keys(at, i..i + 1);
+            assert!(
+                seen.clone().all(|j| allows(i, j)),
+                "{context}: {seen:?} is more than {i} sees"
+            );
+        }
+    }
+
     let seers = scope.queries(at, keys.clone());
     let allowed: Vec<usize> =
         (0..at.q_len).filter(|i| keys.clone().any(|j| allows(*i, j))).collect();

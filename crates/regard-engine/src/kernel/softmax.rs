@@ -6,6 +6,7 @@
 //! A score of −∞ has the weight 0 whatever the rest of its row holds.
 
 use regard_tensor::Real;
+use regard_tensor::kernels::softmax::{Rowwise, sum_in_halves};
 use regard_tensor::simd::{self, Kernel};
 
 use super::LANES;
@@ -70,11 +71,12 @@ impl<T: Real> Kernel for AddTile<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, running, context, width } = self;
+        let rowwise = Rowwise::of::<T>();
         let mut tops = [T::ZERO; QUERIES];
         let mut factors = [T::ONE; QUERIES];
         for (i, running) in running.iter().enumerate() {
             let row = &scores[i * stride..i * stride + columns];
-            tops[i] = largest(row, running.top);
+            tops[i] = rowwise.largest(row, running.top);
             factors[i] = running.top - shift(tops[i]);
         }
         // Of sixteen rows at once; 1 where the maximum stays, 0 where it was −∞.
@@ -83,7 +85,7 @@ impl<T: Real> Kernel for AddTile<'_, T> {
         }
         for (i, running) in running.iter_mut().enumerate() {
             let row = &mut scores[i * stride..i * stride + columns];
-            let sum = exp_row::<T, FMA>(row, shift(tops[i]));
+            let sum = rowwise.exp::<T, FMA>(row, shift(tops[i]));
             if tops[i] == running.top {
                 running.total += sum;
                 continue;
@@ -105,53 +107,6 @@ pub(crate) fn lse<T: Real>(running: &[Running<T>], out: &mut [T]) {
     for (out, running) in out.iter_mut().zip(running) {
         *out = running.lse();
     }
-}
-
-/// The largest of `top` and a row of whole lanes; NaN is passed over.
-#[inline(always)]
-fn largest<T: Real>(row: &[T], top: T) -> T {
-    let mut tops = [top; LANES];
-    for s in row.as_chunks::<LANES>().0 {
-        for l in 0..LANES {
-            tops[l] = if s[l] > tops[l] { s[l] } else { tops[l] };
-        }
-    }
-    // In halves: four steps in place of sixteen.
-    let mut half = LANES / 2;
-    while half > 0 {
-        for l in 0..half {
-            tops[l] = if tops[l + half] > tops[l] { tops[l + half] } else { tops[l] };
-        }
-        half /= 2;
-    }
-    tops[0]
-}
-
-/// Turns scores at most `shift` into `exp(s − shift)` and returns their sum, by lanes and then in halves.
-#[inline(always)]
-fn exp_row<T: Real, const FMA: bool>(row: &mut [T], shift: T) -> T {
-    let mut sums = [T::ZERO; LANES];
-    for s in row.as_chunks_mut::<LANES>().0 {
-        for l in 0..LANES {
-            let e = (s[l] - shift).exp_nonpositive::<FMA>();
-            s[l] = e;
-            sums[l] += e;
-        }
-    }
-    in_halves(sums)
-}
-
-/// The sum of the lanes.
-#[inline(always)]
-pub(crate) fn in_halves<T: Real>(mut sums: [T; LANES]) -> T {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for l in 0..half {
-            sums[l] += sums[l + half];
-        }
-        half /= 2;
-    }
-    sums[0]
 }
 
 /// Turns a row of scores into weights: `exp(s − top) / total`.
@@ -196,15 +151,10 @@ impl<T: Real> Kernel for FromLse<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, lse } = self;
+        let rowwise = Rowwise::of::<T>();
         for (i, lse) in lse.iter().enumerate() {
-            let shift = shift(*lse);
-            for s in &mut scores[i * stride..i * stride + columns] {
-                // A score computed a last bit above its log-sum-exp is no larger than it.
-                let below = *s - shift;
-                let below = if below > T::ZERO { T::ZERO } else { below };
-                let weight = below.exp_nonpositive::<FMA>();
-                *s = if *s == T::NEG_INFINITY { T::ZERO } else { weight };
-            }
+            let row = &mut scores[i * stride..i * stride + columns];
+            rowwise.weights::<T, FMA>(row, shift(*lse));
         }
     }
 }
@@ -255,7 +205,7 @@ pub(crate) fn add_mean<T: Real>(
                         sums[l] += if a[l] == T::ZERO { T::ZERO } else { product };
                     }
                 }
-                in_halves(sums)
+                sum_in_halves(sums)
             },
         );
     }

@@ -223,6 +223,7 @@ fn multiply<T: Real>(
     let long = if by_rows { m } else { n };
     let pieces = (long / 48).clamp(1, 8);
     let step = long.div_ceil(pieces).next_multiple_of(if by_rows { 12 } else { 2 * COLUMNS });
+    let _call = crate::parallel::call();
     (0..long.div_ceil(step)).into_par_iter().for_each(|p| {
         let (lo, hi) = (p * step, ((p + 1) * step).min(long));
         if by_rows { block(lo, hi, 0, n) } else { block(0, m, lo, hi) }
@@ -232,6 +233,7 @@ fn multiply<T: Real>(
         && step < n
     {
         let rows = (SERIAL / 8 / n).max(1);
+        let _call = crate::parallel::call();
         let pieces = c.data.par_chunks_mut(rows * n).enumerate();
         pieces.for_each(|(p, piece)| finish(p * rows, piece));
     }

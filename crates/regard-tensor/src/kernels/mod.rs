@@ -7,4 +7,5 @@ pub mod product;
 #[cfg(target_arch = "x86_64")]
 mod product_x86;
 pub mod reduce;
+pub mod softmax;
 pub mod transpose;

@@ -220,6 +220,7 @@ pub fn search<T: Real>(
         let kept: Vec<Vec<usize>> = if log_p.len() < parallel::SMALL {
             going.into_iter().map(advance).collect()
         } else {
+            let _call = regard_tensor::parallel::call();
             going.into_par_iter().map(advance).collect()
         };
         decoding.select(&kept.concat())?;

@@ -105,6 +105,7 @@ impl<T: Real> Arrays<T> {
         } else if keys * (d_k + d_v) < parallel::SMALL {
             pieces.iter_mut().for_each(one);
         } else {
+            let _call = regard_tensor::parallel::call();
             pieces.par_iter_mut().for_each(one);
         }
         let partial: Vec<_> = pieces.into_iter().map(|p| (p.v_a, p.location)).collect();

@@ -272,6 +272,7 @@ impl<T: Real> Arrays<T> {
         if keys * (d_k + d_v) < parallel::SMALL {
             todo.into_iter().for_each(one);
         } else {
+            let _call = regard_tensor::parallel::call();
             todo.into_par_iter().for_each(one);
         }
     }

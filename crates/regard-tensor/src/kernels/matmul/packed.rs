@@ -28,6 +28,7 @@ impl<T: Real> Packed<T> {
             if data.len() < PACK_SERIAL {
                 pack((0, &mut data));
             } else {
+                let _call = crate::parallel::call();
                 data.par_chunks_mut(GROUP * depth * COLUMNS).enumerate().for_each(pack);
             }
         }
