@@ -362,16 +362,19 @@ impl<'a, T: Real> Values<'a, T> {
         Self { packed: Along::new(), given: None }
     }
 
-    /// Takes `len` values for so many queries. For a few, whole panels of finite values are read where they lie.
+    /// Takes `len` values for so many queries. For a few, whole panels of values are read where they lie.
     pub(crate) fn take(&mut self, source: Source<'a, T>, len: usize, queries: usize) {
         let few = queries <= few::MOST && source.width.is_multiple_of(COLUMNS);
-        self.given = (few && finite(source, len)).then_some(source);
-        if self.given.is_none() {
+        self.given = few.then_some(source);
+        if !few {
             self.packed.pack(source, 0..len);
         }
     }
 
     /// As [`Along::add_weighted`], with α = 1.
+    ///
+    /// Values that are read where they lie are not looked at for NaN and infinities, which would read them twice: a product
+    /// with one of them shows it. Then the tile is done again with care.
     pub(crate) fn add_weighted(
         &self,
         c: &mut [T],
@@ -386,26 +389,43 @@ impl<'a, T: Real> Values<'a, T> {
         let (data, step) = given.from(rows.start);
         let count = given.width / COLUMNS;
         let right = Panels { data, stride: COLUMNS, step, depth: rows.len(), count };
-        Product { c, stride, rows: m, left, right, alpha: T::ONE }.add();
+        let c = &mut c[..m.saturating_sub(1) * stride + given.width];
+        let before = Before::of(c);
+        Product { c: &mut *c, stride, rows: m, left, right, alpha: T::ONE }.add();
+        if !all_finite(c) {
+            c.copy_from_slice(before.get(c.len()));
+            let mut packed = Along::new();
+            packed.pack(given, rows.clone());
+            packed.add_weighted(c, stride, m, left, T::ONE, &(0..rows.len()));
+        }
     }
 }
 
-/// Whether `len` rows hold neither NaN nor infinity.
-fn finite<T: Real>(source: Source<'_, T>, len: usize) -> bool {
-    simd::vectorise(
-        #[inline(always)]
-        move || {
-            let mut odd = Odd::NONE;
-            for i in 0..len {
-                let (pieces, rest) = source.row(i).as_chunks::<COLUMNS>();
-                for piece in pieces {
-                    odd.look(piece);
-                }
-                odd.look_at_few(rest);
-            }
-            !odd.found()
-        },
-    )
+/// Numbers that are copied to the stack.
+const FEW: usize = 256;
+
+/// A copy of some numbers.
+enum Before<T> {
+    Few([T; FEW]),
+    Many(Vec<T>),
+}
+
+impl<T: Real> Before<T> {
+    fn of(numbers: &[T]) -> Self {
+        if numbers.len() > FEW {
+            return Self::Many(numbers.to_vec());
+        }
+        let mut few = [T::ZERO; FEW];
+        few[..numbers.len()].copy_from_slice(numbers);
+        Self::Few(few)
+    }
+
+    fn get(&self, len: usize) -> &[T] {
+        match self {
+            Self::Few(few) => &few[..len],
+            Self::Many(many) => many,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -115,8 +115,8 @@ impl<T: Real> Kernel for Dots<'_, T> {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_setzero_ps,
-        _mm256_storeu_ps,
+        _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps,
+        _mm256_setzero_ps, _mm256_storeu_ps,
     };
 
     use super::super::transpose::avx2::columns;
@@ -150,16 +150,22 @@ mod avx2 {
                 // SAFETY: a row of B.
                 *line = unsafe { b.add((first + l).min(n - 1) * b_stride) };
             }
+            // The next eight rows, which the processor does not foresee where they are far apart.
+            if first + 16 <= n {
+                for l in 0..8 {
+                    for k in (0..depth).step_by(16) {
+                        _mm_prefetch::<_MM_HINT_T0>(lines[l].wrapping_add(8 * b_stride + k).cast());
+                    }
+                }
+            }
             let mut acc = [_mm256_setzero_ps(); M];
             for k in (0..whole).step_by(8) {
+                let mut places = lines;
+                for place in &mut places {
+                    *place = place.wrapping_add(k);
+                }
                 // SAFETY: eight elements from k on of eight rows of B.
-                let square: [__m256; 8] = unsafe {
-                    let mut square = [_mm256_setzero_ps(); 8];
-                    for l in 0..8 {
-                        square[l] = _mm256_loadu_ps(lines[l].add(k));
-                    }
-                    columns(square)
-                };
+                let square = unsafe { columns(places) };
                 for x in 0..8 {
                     for r in 0..M {
                         // SAFETY: an element of A.

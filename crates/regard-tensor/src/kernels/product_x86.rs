@@ -68,6 +68,10 @@ macro_rules! blocks {
             use super::super::product::COLUMNS;
             use super::All;
 
+            /// Panels that one row takes at a time: enough sums that none waits for itself, and B, where its rows lie side
+            /// by side, is read as it lies.
+            const ONE_ROW: usize = 4;
+
             /// Vectors of a panel's row.
             const VECTORS: usize = COLUMNS / $lanes;
 
@@ -97,7 +101,10 @@ macro_rules! blocks {
                 // SAFETY: the caller's promise.
                 unsafe {
                     while p < all.count {
-                        p += if all.count - p >= $panels {
+                        p += if all.rows == 1 && all.count - p >= ONE_ROW {
+                            block::<BY_ROWS, 1, { ONE_ROW * VECTORS }>(all, 0, p);
+                            ONE_ROW
+                        } else if all.count - p >= $panels {
                             rows::<BY_ROWS, { $panels * VECTORS }>(all, p);
                             $panels
                         } else {

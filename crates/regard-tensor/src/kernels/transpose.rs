@@ -39,8 +39,8 @@ pub fn sixteen<T: Real>(rows: &[&[T]; COLUMNS], out: &mut [T]) {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
     use std::arch::x86_64::{
-        __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_setzero_ps, _mm256_shuffle_ps,
-        _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+        __m256, _mm_loadu_ps, _mm256_castps128_ps256, _mm256_insertf128_ps, _mm256_setzero_ps,
+        _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
 
     /// # Safety
@@ -51,10 +51,13 @@ pub(super) mod avx2 {
         // SAFETY: the caller's promise; a square begins at most 8 columns before `whole`.
         unsafe {
             for c in (0..whole).step_by(8) {
-                let at = rows.map(|row| row.add(c));
-                let [low, high] = [0, 8].map(|l| std::array::from_fn(|n| at[l + n]));
-                square(low, out.add(c * 16));
-                square(high, out.add(c * 16 + 8));
+                for first in [0, 8] {
+                    let mut eight = [rows[0]; 8];
+                    for l in 0..8 {
+                        eight[l] = rows[first + l].add(c);
+                    }
+                    square(eight, out.add(c * 16 + first));
+                }
             }
             for c in whole..width {
                 for (l, row) in rows.iter().enumerate() {
@@ -71,41 +74,43 @@ pub(super) mod avx2 {
     /// As [`sixteen`], for 8 elements of each row and 120 of `out`.
     #[target_feature(enable = "avx2")]
     unsafe fn square(rows: [*const f32; 8], out: *mut f32) {
-        let mut r = [_mm256_setzero_ps(); 8];
-        for (r, row) in r.iter_mut().zip(rows) {
-            // SAFETY: the caller's promise.
-            *r = unsafe { _mm256_loadu_ps(row) };
-        }
-        for (m, column) in columns(r).into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        let columns = unsafe { columns(rows) };
+        for (m, column) in columns.into_iter().enumerate() {
             // SAFETY: the caller's promise.
             unsafe { _mm256_storeu_ps(out.add(m * 16), column) };
         }
     }
 
-    /// The columns of a square of 8 × 8 given by rows.
+    /// The columns of a square of 8 × 8, of which the rows begin at these places. Rows n and 4 + n are loaded as the
+    /// halves of one register, so that no number has to cross from one half to the other.
+    ///
+    /// # Safety
+    /// AVX2 is there, and eight numbers of each row are readable.
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(in super::super) fn columns(r: [__m256; 8]) -> [__m256; 8] {
-        let mut t = r;
-        for n in 0..4 {
-            t[2 * n] = _mm256_unpacklo_ps(r[2 * n], r[2 * n + 1]);
-            t[2 * n + 1] = _mm256_unpackhi_ps(r[2 * n], r[2 * n + 1]);
+    pub(in super::super) unsafe fn columns(rows: [*const f32; 8]) -> [__m256; 8] {
+        let mut out = [_mm256_setzero_ps(); 8];
+        for side in 0..2 {
+            let mut r = [_mm256_setzero_ps(); 4];
+            for n in 0..4 {
+                // SAFETY: the caller's promise.
+                r[n] = unsafe {
+                    let (upper, lower) = (rows[n].add(4 * side), rows[4 + n].add(4 * side));
+                    _mm256_insertf128_ps::<1>(
+                        _mm256_castps128_ps256(_mm_loadu_ps(upper)),
+                        _mm_loadu_ps(lower),
+                    )
+                };
+            }
+            let (a, b) = (_mm256_unpacklo_ps(r[0], r[1]), _mm256_unpackhi_ps(r[0], r[1]));
+            let (c, d) = (_mm256_unpacklo_ps(r[2], r[3]), _mm256_unpackhi_ps(r[2], r[3]));
+            out[4 * side] = _mm256_shuffle_ps::<0x44>(a, c);
+            out[4 * side + 1] = _mm256_shuffle_ps::<0xee>(a, c);
+            out[4 * side + 2] = _mm256_shuffle_ps::<0x44>(b, d);
+            out[4 * side + 3] = _mm256_shuffle_ps::<0xee>(b, d);
         }
-        // u[4·n + m], in half k: column 4·k + m of rows 4·n to 4·n + 3.
-        let mut u = t;
-        for n in 0..2 {
-            let (a, b, c, d) = (t[4 * n], t[4 * n + 1], t[4 * n + 2], t[4 * n + 3]);
-            u[4 * n] = _mm256_shuffle_ps::<0x44>(a, c);
-            u[4 * n + 1] = _mm256_shuffle_ps::<0xee>(a, c);
-            u[4 * n + 2] = _mm256_shuffle_ps::<0x44>(b, d);
-            u[4 * n + 3] = _mm256_shuffle_ps::<0xee>(b, d);
-        }
-        for m in 0..4 {
-            let (a, b) = (u[m], u[4 + m]);
-            t[m] = _mm256_permute2f128_ps::<0x20>(a, b);
-            t[4 + m] = _mm256_permute2f128_ps::<0x31>(a, b);
-        }
-        t
+        out
     }
 }
 
