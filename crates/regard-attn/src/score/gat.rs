@@ -95,7 +95,7 @@ impl<T: Real> Score<T> for Gat<'_, T> {
 
     fn pair(&self, head: usize, q: &[T], k: &[T]) -> T {
         let (by_q, by_k) = self.head(head, q.len());
-        self.activation().value(reduce::dot(by_q, q) + reduce::dot(by_k, k))
+        self.activation().value::<false>(reduce::dot(by_q, q) + reduce::dot(by_k, k))
     }
 
     fn pair_backward(
@@ -110,7 +110,8 @@ impl<T: Real> Score<T> for Gat<'_, T> {
     ) {
         let d = q.len();
         let (by_q, by_k) = self.head(head, d);
-        let (_, slope) = self.activation().with_slope(reduce::dot(by_q, q) + reduce::dot(by_k, k));
+        let (_, slope) =
+            self.activation().with_slope::<false>(reduce::dot(by_q, q) + reduce::dot(by_k, k));
         let g = g * slope;
         add_scaled(dq, g, by_q);
         add_scaled(dk, g, by_k);
@@ -128,7 +129,7 @@ impl<T: Real> Score<T> for Gat<'_, T> {
             // One query, as in a sparse graph: nothing of the keys is used twice.
             let of_query = reduce::dot(by_q, q.row(0));
             for (j, out) in out.iter_mut().take(k.rows).enumerate() {
-                *out = self.activation().value(of_query + reduce::dot(by_k, k.row(j)));
+                *out = self.activation().value::<false>(of_query + reduce::dot(by_k, k.row(j)));
             }
             return;
         }
@@ -136,7 +137,7 @@ impl<T: Real> Score<T> for Gat<'_, T> {
         for i in 0..q.rows {
             let of_query = reduce::dot(by_q, q.row(i));
             for (out, of_key) in out[i * stride..].iter_mut().zip(&of_keys) {
-                *out = self.activation().value(of_query + *of_key);
+                *out = self.activation().value::<false>(of_query + *of_key);
             }
         }
     }
@@ -165,7 +166,7 @@ impl<T: Real> Score<T> for Gat<'_, T> {
             for j in 0..k.rows {
                 let g = g[i * stride + j];
                 if g != T::ZERO {
-                    let (_, slope) = self.activation().with_slope(of_query + of_keys[j]);
+                    let (_, slope) = self.activation().with_slope::<false>(of_query + of_keys[j]);
                     to_query += g * slope;
                     to_keys[j] += g * slope;
                 }

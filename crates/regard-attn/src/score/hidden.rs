@@ -1,17 +1,18 @@
 //! `Σ_c v_c f(q_c + k_c)`: a perceptron with one hidden layer, for any activation f. What the
 //! additive score and GATv2 share.
 
-use regard_tensor::{Real, simd};
+use regard_tensor::Real;
+use regard_tensor::simd::{self, Kernel};
 
 use super::{Block, BlockMut};
 
 /// The function of one hidden unit.
 pub(super) trait Activation<T>: Copy {
-    /// f(x)
-    fn value(self, x: T) -> T;
+    /// f(x); `FMA` as in [`Kernel::run`].
+    fn value<const FMA: bool>(self, x: T) -> T;
 
     /// f(x) and f'(x)
-    fn with_slope(self, x: T) -> (T, T);
+    fn with_slope<const FMA: bool>(self, x: T) -> (T, T);
 }
 
 /// tanh x
@@ -20,13 +21,13 @@ pub(super) struct Tanh;
 
 impl<T: Real> Activation<T> for Tanh {
     #[inline(always)]
-    fn value(self, x: T) -> T {
-        x.tanh()
+    fn value<const FMA: bool>(self, x: T) -> T {
+        x.tanh_rational::<FMA>()
     }
 
     #[inline(always)]
-    fn with_slope(self, x: T) -> (T, T) {
-        let t = x.tanh();
+    fn with_slope<const FMA: bool>(self, x: T) -> (T, T) {
+        let t = x.tanh_rational::<FMA>();
         (t, T::ONE - t * t)
     }
 }
@@ -37,12 +38,12 @@ pub(super) struct LeakyRelu<T>(pub(super) T);
 
 impl<T: Real> Activation<T> for LeakyRelu<T> {
     #[inline(always)]
-    fn value(self, x: T) -> T {
+    fn value<const FMA: bool>(self, x: T) -> T {
         if x > T::ZERO { x } else { self.0 * x }
     }
 
     #[inline(always)]
-    fn with_slope(self, x: T) -> (T, T) {
+    fn with_slope<const FMA: bool>(self, x: T) -> (T, T) {
         if x > T::ZERO { (x, T::ONE) } else { (self.0 * x, self.0) }
     }
 }
@@ -50,9 +51,21 @@ impl<T: Real> Activation<T> for LeakyRelu<T> {
 /// Entries of a row that are worked on together.
 const LANES: usize = 8;
 
-/// `Σ_c v_c f(q_c + k_c)`: eight partial sums, then those in order, then the rest.
-#[inline(always)]
+/// `Σ_c v_c f(q_c + k_c)`: a tile of one pair, with its bits.
 pub(super) fn score<T: Real>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -> T {
+    let mut out = [T::ZERO];
+    tile(f, v, one(q), one(k), &mut out, 1);
+    out[0]
+}
+
+/// A row as a block.
+fn one<T>(row: &[T]) -> Block<'_, T> {
+    Block { data: row, rows: 1, width: row.len(), stride: row.len() }
+}
+
+/// Eight partial sums, then those in order, then the rest.
+#[inline(always)]
+fn sum<T: Real, const FMA: bool>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -> T {
     let d = v.len();
     let (q, k) = (&q[..d], &k[..d]);
     let mut lanes = [T::ZERO; LANES];
@@ -60,7 +73,7 @@ pub(super) fn score<T: Real>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -
     for c in (0..body).step_by(LANES) {
         let (v, q, k) = (&v[c..c + LANES], &q[c..c + LANES], &k[c..c + LANES]);
         for l in 0..LANES {
-            lanes[l] += v[l] * f.value(q[l] + k[l]);
+            lanes[l] += v[l] * f.value::<FMA>(q[l] + k[l]);
         }
     }
     let mut total = T::ZERO;
@@ -68,13 +81,12 @@ pub(super) fn score<T: Real>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -
         total += lane;
     }
     for c in body..d {
-        total += v[c] * f.value(q[c] + k[c]);
+        total += v[c] * f.value::<FMA>(q[c] + k[c]);
     }
     total
 }
 
 /// `dv_c += g f(q_c + k_c)` and `dq_c, dk_c += g v_c f'(q_c + k_c)`.
-#[inline(always)]
 pub(super) fn backward<T: Real>(
     f: impl Activation<T>,
     v: &[T],
@@ -86,35 +98,9 @@ pub(super) fn backward<T: Real>(
     dv: &mut [T],
 ) {
     let d = v.len();
-    let (q, k) = (&q[..d], &k[..d]);
-    let (dq, dk, dv) = (&mut dq[..d], &mut dk[..d], &mut dv[..d]);
-    let body = d / LANES * LANES;
-    for c in (0..body).step_by(LANES) {
-        // Everything is read before anything is written, so that the compiler need not ask
-        // whether the slices overlap.
-        let (mut by_v, mut by_sum) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-        {
-            let (v, q, k) = (&v[c..c + LANES], &q[c..c + LANES], &k[c..c + LANES]);
-            for l in 0..LANES {
-                let (value, slope) = f.with_slope(q[l] + k[l]);
-                by_v[l] = g * value;
-                by_sum[l] = g * v[l] * slope;
-            }
-        }
-        for (out, add) in [(&mut *dv, &by_v), (&mut *dq, &by_sum), (&mut *dk, &by_sum)] {
-            let out = &mut out[c..c + LANES];
-            for l in 0..LANES {
-                out[l] += add[l];
-            }
-        }
-    }
-    for c in body..d {
-        let (value, slope) = f.with_slope(q[c] + k[c]);
-        let by_sum = g * v[c] * slope;
-        dv[c] += g * value;
-        dq[c] += by_sum;
-        dk[c] += by_sum;
-    }
+    let mut dq = BlockMut { data: dq, rows: 1, width: d, stride: d };
+    let mut dk = BlockMut { data: dk, rows: 1, width: d, stride: d };
+    tile_backward(f, v, one(q), one(k), &[g], 1, &mut dq, &mut dk, dv);
 }
 
 /// [`score`] of every pair of a tile.
@@ -126,17 +112,31 @@ pub(super) fn tile<T: Real>(
     out: &mut [T],
     stride: usize,
 ) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for i in 0..q.rows {
-                let out = &mut out[i * stride..i * stride + k.rows];
-                for (j, out) in out.iter_mut().enumerate() {
-                    *out = score(f, v, q.row(i), k.row(j));
-                }
+    simd::run(Tile { f, v, q, k, out, stride });
+}
+
+struct Tile<'a, T, F> {
+    f: F,
+    v: &'a [T],
+    q: Block<'a, T>,
+    k: Block<'a, T>,
+    out: &'a mut [T],
+    stride: usize,
+}
+
+impl<T: Real, F: Activation<T>> Kernel for Tile<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { f, v, q, k, out, stride } = self;
+        for i in 0..q.rows {
+            let out = &mut out[i * stride..i * stride + k.rows];
+            for (j, out) in out.iter_mut().enumerate() {
+                *out = sum::<T, FMA>(f, v, q.row(i), k.row(j));
             }
-        },
-    );
+        }
+    }
 }
 
 /// [`backward`] of every pair of a tile.
@@ -151,18 +151,74 @@ pub(super) fn tile_backward<T: Real>(
     dk: &mut BlockMut<'_, T>,
     dv: &mut [T],
 ) {
-    simd::vectorise(
-        #[inline(always)]
-        || {
-            for i in 0..q.rows {
-                for j in 0..k.rows {
-                    let g = g[i * stride + j];
-                    // Also keeps a NaN behind a mask out: a forbidden pair has g = 0.
-                    if g != T::ZERO {
-                        backward(f, v, q.row(i), k.row(j), g, dq.row(i), dk.row(j), dv);
-                    }
+    let body = v.len() / LANES * LANES;
+    for c in (0..body).step_by(LANES) {
+        let (dq, dk) = (&mut *dq, &mut *dk);
+        simd::run(Columns::<_, _, LANES> { f, v, q, k, g, stride, dq, dk, dv, c });
+    }
+    for c in body..v.len() {
+        let (dq, dk) = (&mut *dq, &mut *dk);
+        simd::run(Columns::<_, _, 1> { f, v, q, k, g, stride, dq, dk, dv, c });
+    }
+}
+
+/// N columns of a tile, from column `c` on: what they add to dv and to a row of dq stays in registers.
+struct Columns<'a, 'b, 'c, T, F, const N: usize> {
+    f: F,
+    v: &'a [T],
+    q: Block<'a, T>,
+    k: Block<'a, T>,
+    g: &'a [T],
+    stride: usize,
+    dq: &'a mut BlockMut<'b, T>,
+    dk: &'a mut BlockMut<'c, T>,
+    dv: &'a mut [T],
+    c: usize,
+}
+
+/// N entries of a row.
+#[inline(always)]
+fn some<T: Real, const N: usize>(row: &[T], c: usize) -> [T; N] {
+    std::array::from_fn(|l| row[c + l])
+}
+
+impl<T: Real, F: Activation<T>, const N: usize> Kernel for Columns<'_, '_, '_, T, F, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { f, v, q, k, g, stride, dq, dk, dv, c } = self;
+        let v: [T; N] = some(v, c);
+        let mut to_v: [T; N] = some(dv, c);
+        for i in 0..q.rows {
+            let of_q: [T; N] = some(q.row(i), c);
+            let to_q = &mut dq.row(i)[c..c + N];
+            let mut sum: [T; N] = some(to_q, 0);
+            for (j, g) in g[i * stride..i * stride + k.rows].iter().enumerate() {
+                // Also keeps a NaN behind a mask out: a forbidden pair has g = 0.
+                if *g == T::ZERO {
+                    continue;
+                }
+                // Everything is read before anything is written, so that the compiler need not ask
+                // whether the slices overlap.
+                let of_k: [T; N] = some(k.row(j), c);
+                let (mut by_v, mut by_sum) = ([T::ZERO; N], [T::ZERO; N]);
+                for l in 0..N {
+                    let (value, slope) = f.with_slope::<FMA>(of_q[l] + of_k[l]);
+                    by_v[l] = *g * value;
+                    by_sum[l] = *g * v[l] * slope;
+                }
+                let to_k = &mut dk.row(j)[c..c + N];
+                for l in 0..N {
+                    to_k[l] += by_sum[l];
+                }
+                for l in 0..N {
+                    to_v[l] += by_v[l];
+                    sum[l] += by_sum[l];
                 }
             }
-        },
-    );
+            to_q.copy_from_slice(&sum);
+        }
+        dv[c..c + N].copy_from_slice(&to_v);
+    }
 }
