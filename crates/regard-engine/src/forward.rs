@@ -214,7 +214,7 @@ impl<'a, T: Real> Forward<'a, T> {
         const AT_ONCE: usize = 64;
         let (inputs, item, call) = (&self.inputs, self.inputs.item(unit), self.inputs.call);
         let Scratch { row, other_keys, .. } = scratch;
-        let units = rowwise::together(inputs, unit);
+        let units = rowwise::together(inputs, unit, rowwise::FORWARD_AT_ONCE);
         other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
         let places: Vec<Places<'_, T>> = units
             .iter()

@@ -15,8 +15,9 @@ use crate::plan::{Inputs, Unit};
 use crate::score::{FinitePart, ParamGradients, scale_tile};
 
 /// Key heads that take a query's keys one after the other: their rows lie side by side, so that what one fetches from
-/// memory serves the next.
-const HEADS_AT_ONCE: usize = 4;
+/// memory serves the next. Forward, threads share queries; backward, where keys get sums, they share heads.
+pub(crate) const FORWARD_AT_ONCE: usize = 8;
+pub(crate) const BACKWARD_AT_ONCE: usize = 4;
 
 /// For each item, whether its queries are taken one by one: where the scope lists the keys of all heads. (Not where
 /// queries are few: in a padded batch they would be more, and the bits must not depend on that.) Asked once a call,
@@ -26,13 +27,13 @@ pub(crate) fn suited<T: Real>(call: &Call<'_, T>) -> Vec<bool> {
     (0..call.items.len()).map(|item| (0..call.dims.n_heads).all(|head| lists(item, head))).collect()
 }
 
-/// The units that are taken together with this one, none if an earlier one takes it.
-pub(crate) fn together<T: Real>(inputs: &Inputs<'_, T>, unit: Unit) -> Vec<Unit> {
+/// The units that are taken together with this one, `at_once` at most, none if an earlier one takes it.
+pub(crate) fn together<T: Real>(inputs: &Inputs<'_, T>, unit: Unit, at_once: usize) -> Vec<Unit> {
     let (first, count) = (unit.kv_head, inputs.call.dims.n_kv_heads);
-    if !first.is_multiple_of(HEADS_AT_ONCE) {
+    if !first.is_multiple_of(at_once) {
         return Vec::new();
     }
-    (first..count.min(first + HEADS_AT_ONCE)).map(|kv_head| Unit { kv_head, ..unit }).collect()
+    (first..count.min(first + at_once)).map(|kv_head| Unit { kv_head, ..unit }).collect()
 }
 
 /// The keys and values of a unit, where they lie.
@@ -160,7 +161,7 @@ impl<T: Real> RowOf<'_, T> {
     fn take_query(&self, source: Source<'_, T>, q: &mut Buffer<T>) {
         let d_k = self.call.dims.d_k;
         pack::grow(q, d_k);
-        q[..d_k].copy_from_slice(source.row(self.query));
+        copy_short(source.row(self.query), &mut q[..d_k]);
         pack::turn(self.call.position, self.at.q_offset + self.query, &mut q[..d_k], d_k, d_k);
     }
 
@@ -502,6 +503,19 @@ fn add_scaled<T: Real>(out: &mut [T], a: T, x: &[T]) {
     }
 }
 
+/// Copies a row, by eight numbers at a time: a call for each short row takes longer than the row.
+#[inline(always)]
+fn copy_short<T: Real>(row: &[T], out: &mut [T]) {
+    let (pieces, rest) = row.as_chunks::<8>();
+    let (out, last) = out.split_at_mut(pieces.len() * 8);
+    for (out, piece) in out.as_chunks_mut::<8>().0.iter_mut().zip(pieces) {
+        *out = *piece;
+    }
+    if !rest.is_empty() {
+        last.copy_from_slice(rest);
+    }
+}
+
 /// Copies scattered rows one after the other.
 fn gather<'g, T: Real>(
     source: Source<'_, T>,
@@ -511,7 +525,7 @@ fn gather<'g, T: Real>(
 ) -> Block<'g, T> {
     pack::grow(out, keys.len() * width);
     for (out, key) in out.chunks_exact_mut(width).zip(keys) {
-        out.copy_from_slice(source.row(*key));
+        copy_short(source.row(*key), out);
     }
     Block { data: &out[..keys.len() * width], rows: keys.len(), width, stride: width }
 }

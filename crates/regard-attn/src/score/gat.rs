@@ -158,6 +158,25 @@ impl<T: Real> Score<T> for Gat<'_, T> {
         let d = q.width;
         let (by_q, by_k) = self.head(head, d);
         let (d_by_q, d_by_k) = dparams[head * 2 * d..(head + 1) * 2 * d].split_at_mut(d);
+        if q.rows == 1 {
+            // One query, as in a sparse graph: a key gets one multiple, which need not be kept.
+            let of_query = reduce::dot(by_q, q.row(0));
+            let mut to_query = T::ZERO;
+            for (j, g) in g.iter().enumerate().take(k.rows).filter(|(_, g)| **g != T::ZERO) {
+                let of_key = reduce::dot(by_k, k.row(j));
+                let to_key = *g * self.activation().with_slope::<false>(of_query + of_key).1;
+                to_query += to_key;
+                if to_key != T::ZERO {
+                    add_scaled(dk.row(j), to_key, by_k);
+                    add_scaled(d_by_k, to_key, k.row(j));
+                }
+            }
+            if to_query != T::ZERO {
+                add_scaled(dq.row(0), to_query, by_q);
+                add_scaled(d_by_q, to_query, q.row(0));
+            }
+            return;
+        }
         let of_keys: Vec<T> = (0..k.rows).map(|j| reduce::dot(by_k, k.row(j))).collect();
         let mut to_keys = vec![T::ZERO; k.rows];
         for i in 0..q.rows {

@@ -19,7 +19,7 @@ impl<'a, T: Real> Backward<'a, T> {
     ) {
         let (inputs, call) = (&self.inputs, self.inputs.call);
         let Scratch { row: scratch, other_keys, .. } = scratch;
-        let units = rowwise::together(inputs, unit);
+        let units = rowwise::together(inputs, unit, rowwise::BACKWARD_AT_ONCE);
         other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
         let places: Vec<Places<'_, T>> = units
             .iter()
