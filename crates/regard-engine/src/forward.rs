@@ -258,20 +258,20 @@ impl<'a, T: Real> Forward<'a, T> {
     }
 
     /// Tiles of queries of one head, against all keys.
-    fn group(
-        &self,
+    fn group<'s>(
+        &'s self,
         unit: Unit,
         head: usize,
         tiles: Range<usize>,
-        keys: &Keys<'_, T>,
-        values: &Values<'_, T>,
-        scratch: &mut GroupScratch<T>,
+        keys: &'s Keys<'_, T>,
+        values: &'s Values<'_, T>,
+        scratch: &'s mut GroupScratch<T>,
     ) {
         let (call, item) = (self.inputs.call, self.inputs.item(unit));
         let at = call.at(unit.item, head);
         let n_queries = self.queries[call.items.len()];
         let GroupScratch { scores, tiles: of_tiles } = scratch;
-        let jobs = tiles.zip(of_tiles).map(|(n, of)| {
+        let job = |(n, of): (usize, &'s mut TileScratch<T>)| {
             let queries = n * QUERIES..item.q_len.min((n + 1) * QUERIES);
             let (start, rows) = (queries.start, queries.len());
             of.queries.pack(call, self.inputs.queries(unit, head), item.q_offset, queries.clone());
@@ -288,16 +288,28 @@ impl<'a, T: Real> Forward<'a, T> {
             let source = self.inputs.values(unit);
             let tile = TileAt { at, queries, keys: 0..0 };
             Rowwise { call, keys, values, source, tile, of, lse, weights }
-        });
-        let mut jobs: Vec<Rowwise<'_, T>> = jobs.collect();
-        match call.normaliser.streaming() {
-            Streaming::Softmax { scale } => softmax(&mut jobs, scores, scale),
+        };
+        let mut jobs = tiles.zip(of_tiles).map(job);
+        // Short items have one tile: no list of it.
+        if jobs.len() == 1
+            && let Some(job) = jobs.next()
+        {
+            self.attend(&mut [job], unit, scores);
+        } else {
+            self.attend(&mut jobs.collect::<Vec<_>>(), unit, scores);
+        }
+    }
+
+    /// Tiles of queries against all of their keys.
+    fn attend(&self, jobs: &mut [Rowwise<'_, T>], unit: Unit, scores: &mut Buffer<T>) {
+        match self.inputs.call.normaliser.streaming() {
+            Streaming::Softmax { scale } => softmax(jobs, scores, scale),
             Streaming::Each => jobs.iter_mut().for_each(|job| job.each(scores)),
             Streaming::Pick { noise } => jobs.iter_mut().for_each(|job| job.pick(scores, noise)),
             Streaming::Rows => jobs.iter_mut().for_each(|job| job.whole_rows(scores)),
         }
         for job in jobs {
-            self.hand_over(&job, unit);
+            self.hand_over(job, unit);
         }
     }
 
@@ -309,7 +321,9 @@ impl<'a, T: Real> Forward<'a, T> {
         let streams = matches!(self.inputs.call.normaliser.streaming(), Streaming::Softmax { .. });
         let mut scales = [T::ONE; QUERIES];
         if streams {
-            scales = job.of.running.map(Running::scale);
+            for (scale, running) in scales.iter_mut().zip(&job.of.running[..queries.len()]) {
+                *scale = running.scale();
+            }
         }
         simd::vectorise(
             #[inline(always)]
@@ -330,7 +344,8 @@ impl<'a, T: Real> Forward<'a, T> {
 /// The softmax needs no whole row: each tile of keys is added to a running maximum, sum and
 /// context. Tiles of queries take a tile of keys one after the other, while it lies in the cache.
 fn softmax<T: Real>(jobs: &mut [Rowwise<'_, T>], scores: &mut [T], scale: T) {
-    let ranges: Vec<_> = jobs.iter().map(|job| visible(job.call, &job.tile)).collect();
+    let ranges: [_; GROUP] =
+        std::array::from_fn(|n| jobs.get(n).map_or(0..0, |job| visible(job.call, &job.tile)));
     for job in jobs.iter_mut() {
         if let Some(weights) = &mut job.weights {
             weights.fill(T::NEG_INFINITY);

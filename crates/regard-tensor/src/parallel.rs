@@ -12,20 +12,23 @@ use rayon::{Yield, prelude::*};
 /// some microseconds.
 pub const SMALL: usize = 1 << 15;
 
-/// How long threads look out for the next parallel call before they sleep.
+/// How long a thread looks out for the next parallel call, from the last one on, before it sleeps.
 ///
-/// Waking a thread takes tens of microseconds, on virtual machines more than many calls do; this covers
-/// the pauses between the calls of one step and between the steps of a program that computes all the time.
+/// Waking a thread takes tens of microseconds, on virtual machines more than many a call does; this covers
+/// the pauses between the calls of a step and between the steps of a program that computes all the time.
 const LINGER: Duration = Duration::from_millis(1);
+
+/// How long it does so at most, whatever happens: beneath it on the thread's stack may stand a call that waits.
+const LINGER_AT_MOST: Duration = Duration::from_millis(20);
 
 /// Parallel calls that run, and those begun so far.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
-/// Threads that look out for the next call.
+/// Threads that look out for the next call, or are about to.
 static LINGERING: AtomicUsize = AtomicUsize::new(0);
 
-/// A parallel call, for as long as it lives: after the last one the threads stay awake for a millisecond, since the
-/// next one often follows at once.
+/// A parallel call, for as long as it lives: after the last one the other threads stay awake for a millisecond, since
+/// the next one often follows at once. For code that calls rayon by itself.
 #[must_use]
 pub fn call() -> impl Drop {
     BEGUN.fetch_add(1, Ordering::Relaxed);
@@ -43,15 +46,15 @@ impl Drop for Running {
     }
 }
 
-/// Lets all threads but this one linger, unless they do.
+/// Lets all threads but this one linger, unless some do.
 fn keep_awake() {
-    let others =
-        rayon::current_num_threads() - usize::from(rayon::current_thread_index().is_some());
-    let none = LINGERING.compare_exchange(0, others, Ordering::Relaxed, Ordering::Relaxed);
-    if others == 0 || none.is_err() {
+    let me = rayon::current_thread_index();
+    let others = rayon::current_num_threads() - usize::from(me.is_some());
+    if others == 0
+        || LINGERING.compare_exchange(0, others, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    {
         return;
     }
-    let me = rayon::current_thread_index();
     rayon::spawn_broadcast(move |context| {
         if Some(context.index()) != me {
             linger();
@@ -60,10 +63,16 @@ fn keep_awake() {
     });
 }
 
-/// Does what there is to do until nothing was begun for a while.
-fn linger() {
-    let (mut seen, mut since) = (BEGUN.load(Ordering::Relaxed), Instant::now());
-    while since.elapsed() < LINGER {
+/// Does what there is to do until nothing was begun for a while; returns whether it did.
+///
+/// Where a call runs it returns at once: a thread that waits for its own part of one may have picked this up.
+fn linger() -> bool {
+    if RUNNING.load(Ordering::Relaxed) > 0 {
+        return false;
+    }
+    let start = Instant::now();
+    let (mut seen, mut since) = (BEGUN.load(Ordering::Relaxed), start);
+    while since.elapsed() < LINGER && start.elapsed() < LINGER_AT_MOST {
         let done = rayon::yield_now() == Some(Yield::Executed);
         let begun = BEGUN.load(Ordering::Relaxed);
         if done || begun != seen {
@@ -72,6 +81,7 @@ fn linger() {
             std::thread::yield_now();
         }
     }
+    true
 }
 
 /// Calls `f(i, piece)` for consecutive pieces of `chunk` elements (the last may be shorter).
@@ -183,4 +193,42 @@ pub fn set_threads(n: usize) -> Result<(), impl std::error::Error + Send + Sync 
 /// Number of threads that parallel work is spread over.
 pub fn threads() -> usize {
     rayon::current_num_threads()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_sleep_again_and_a_call_that_runs_is_not_held_up() {
+        let sums = map(100, SMALL, |n| (0..1000).map(|x| x * n).sum::<usize>());
+        assert_eq!(sums[3], 3 * 999 * 500);
+        {
+            let _call = call();
+            assert!(!linger());
+        }
+        // Other tests begin calls, too; each lingers for a millisecond after its last.
+        let all_slept = || {
+            (0..1000).any(|_| {
+                std::thread::sleep(LINGER);
+                LINGERING.load(Ordering::Relaxed) == 0
+            })
+        };
+        assert!(all_slept());
+    }
+
+    #[test]
+    fn many_callers_from_outside_get_their_results() {
+        let work = |seed: usize| {
+            for _ in 0..50 {
+                let out = map(64, SMALL, |n| n * seed);
+                assert_eq!(out[63], 63 * seed);
+            }
+        };
+        std::thread::scope(|scope| {
+            for seed in 1..5 {
+                scope.spawn(move || work(seed));
+            }
+        });
+    }
 }
