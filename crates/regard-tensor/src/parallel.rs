@@ -3,6 +3,8 @@
 //! Every piece is computed by one thread from start to end, and sums over pieces are taken in
 //! order of the pieces. So one thread and eight give the same bits.
 
+use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -51,6 +53,7 @@ fn keep_awake() {
     let me = rayon::current_thread_index();
     let others = rayon::current_num_threads() - usize::from(me.is_some());
     if others == 0
+        || rayon::current_num_threads() > processors()
         || LINGERING.compare_exchange(0, others, Ordering::Relaxed, Ordering::Relaxed).is_err()
     {
         return;
@@ -61,6 +64,12 @@ fn keep_awake() {
             LINGERING.fetch_sub(1, Ordering::Relaxed);
         }
     });
+}
+
+/// Processors of this machine: more threads than that would only take them from each other.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
 }
 
 /// Does what there is to do until nothing was begun for a while; returns whether it did.

@@ -46,6 +46,13 @@ pub fn level() -> Level {
     })
 }
 
+/// What `REGARD_SIMD` holds, if that is the name of no level: a program may want to say so.
+pub fn unknown_name() -> Option<String> {
+    let name = std::env::var_os("REGARD_SIMD")?.to_string_lossy().into_owned();
+    let levels = [Level::Plain, Level::Avx2, Level::Avx512];
+    (!name.is_empty() && levels.iter().all(|level| level.name() != name)).then_some(name)
+}
+
 /// The best level that the processor has.
 #[cfg(target_arch = "x86_64")]
 fn best() -> Level {

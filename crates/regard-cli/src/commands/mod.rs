@@ -23,6 +23,9 @@ use crate::fault::Outcome;
 /// # Errors
 /// Whatever went wrong, as a chain of causes.
 pub(crate) fn run(cli: Cli) -> Result<Outcome> {
+    if let Some(name) = regard::tensor::simd::unknown_name() {
+        anyhow::bail!("REGARD_SIMD={name}: no such level; take plain, avx2 or avx512");
+    }
     if let Some(threads) = cli.threads {
         regard::tensor::parallel::set_threads(threads.into())
             .context("cannot start the threads asked for")?;

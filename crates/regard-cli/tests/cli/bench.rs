@@ -39,6 +39,16 @@ fn after_the_first_step_no_array_comes_from_the_system() {
 }
 
 #[test]
+fn a_level_that_does_not_exist_is_an_error() {
+    let mut command = regard(["mechanisms"]);
+    let err = Done::from(command.env("REGARD_SIMD", "avx3").output().unwrap()).fails();
+    assert!(err.contains("REGARD_SIMD=avx3") && err.contains("plain, avx2 or avx512"), "{err}");
+    for level in ["", "plain", "avx512"] {
+        Done::from(regard(["mechanisms"]).env("REGARD_SIMD", level).output().unwrap()).ok();
+    }
+}
+
+#[test]
 fn labels_of_the_smallest_case_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let json = run(folder.path(), "bench predict --case small --seconds 0 --json").ok();
