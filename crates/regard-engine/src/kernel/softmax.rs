@@ -6,7 +6,7 @@
 //! A score of −∞ has the weight 0 whatever the rest of its row holds.
 
 use regard_tensor::Real;
-use regard_tensor::kernels::softmax::{Rowwise, sum_in_halves};
+use regard_tensor::kernels::softmax::{RowKernels, sum_in_halves};
 use regard_tensor::simd::{self, Kernel};
 
 use super::LANES;
@@ -71,7 +71,7 @@ impl<T: Real> Kernel for AddTile<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, running, context, width } = self;
-        let rowwise = Rowwise::of::<T>();
+        let rowwise = RowKernels::of::<T>();
         let mut tops = [T::ZERO; QUERIES];
         let mut factors = [T::ONE; QUERIES];
         for (i, running) in running.iter().enumerate() {
@@ -151,7 +151,7 @@ impl<T: Real> Kernel for FromLse<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, lse } = self;
-        let rowwise = Rowwise::of::<T>();
+        let rowwise = RowKernels::of::<T>();
         for (i, lse) in lse.iter().enumerate() {
             let row = &mut scores[i * stride..i * stride + columns];
             rowwise.weights::<T, FMA>(row, shift(*lse));

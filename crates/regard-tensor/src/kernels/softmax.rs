@@ -10,12 +10,12 @@ use crate::simd;
 
 /// How rows of `T` are taken inside a kernel: found out once, used for many rows.
 #[derive(Debug, Clone, Copy)]
-pub struct Rowwise {
+pub struct RowKernels {
     #[cfg(target_arch = "x86_64")]
     by_intrinsics: bool,
 }
 
-impl Rowwise {
+impl RowKernels {
     /// What is best for `T` on this processor.
     #[inline(always)]
     pub fn of<T: Real>() -> Self {
@@ -295,7 +295,7 @@ mod tests {
         #[inline(always)]
         fn run<const FMA: bool>(self) -> Self::Output {
             let Self(row, shift) = self;
-            let rowwise = Rowwise::of::<f32>();
+            let rowwise = RowKernels::of::<f32>();
             let (mut exps, mut weights) = (row.to_vec(), row.to_vec());
             let total = rowwise.exp::<f32, FMA>(&mut exps, shift);
             rowwise.weights::<f32, FMA>(&mut weights, shift);
