@@ -390,40 +390,13 @@ impl<'a, T: Real> Values<'a, T> {
         let count = given.width / COLUMNS;
         let right = Panels { data, stride: COLUMNS, step, depth: rows.len(), count };
         let c = &mut c[..m.saturating_sub(1) * stride + given.width];
-        let before = Before::of(c);
+        let before = c.to_vec();
         Product { c: &mut *c, stride, rows: m, left, right, alpha: T::ONE }.add();
         if !all_finite(c) {
-            c.copy_from_slice(before.get(c.len()));
+            c.copy_from_slice(&before);
             let mut packed = Along::new();
             packed.pack(given, rows.clone());
             packed.add_weighted(c, stride, m, left, T::ONE, &(0..rows.len()));
-        }
-    }
-}
-
-/// Numbers that are copied to the stack.
-const FEW: usize = 256;
-
-/// A copy of some numbers.
-enum Before<T> {
-    Few([T; FEW]),
-    Many(Vec<T>),
-}
-
-impl<T: Real> Before<T> {
-    fn of(numbers: &[T]) -> Self {
-        if numbers.len() > FEW {
-            return Self::Many(numbers.to_vec());
-        }
-        let mut few = [T::ZERO; FEW];
-        few[..numbers.len()].copy_from_slice(numbers);
-        Self::Few(few)
-    }
-
-    fn get(&self, len: usize) -> &[T] {
-        match self {
-            Self::Few(few) => &few[..len],
-            Self::Many(many) => many,
         }
     }
 }
@@ -495,5 +468,29 @@ mod tests {
         b[6] = f64::NAN;
         let got = sum(&b);
         assert!(got[0].is_nan() && got[1].is_finite() && got[2].is_finite());
+    }
+
+    #[test]
+    fn values_read_where_they_lie_pass_over_what_has_no_weight() {
+        let (m, n, d, stride) = (3, 64, 32, 64);
+        for (odd, weight) in [(f64::NAN, 0.0), (f64::INFINITY, 0.0), (f64::NEG_INFINITY, 0.5)] {
+            let mut data = random_vec(3, n * d);
+            let mut weights = random_vec(4, m * stride);
+            data[7 * d + 5] = odd;
+            (0..m).for_each(|i| weights[i * stride + 7] = weight);
+            let source = Source::dense(&data, d);
+            let context = |queries: usize| {
+                let mut values = Values::new();
+                values.take(source, n, queries);
+                assert_eq!(values.given.is_some(), queries <= few::MOST);
+                let mut c = random_vec(5, m * d);
+                let left = Left::Rows { data: &weights, stride };
+                values.add_weighted(&mut c, d, m, left, &(0..n));
+                c.iter().map(|c| c.to_bits()).collect::<Vec<_>>()
+            };
+            assert_eq!(context(m), context(64), "{odd}, {weight}");
+            let finite = context(m).iter().all(|c| f64::from_bits(*c).is_finite());
+            assert_eq!(finite, weight == 0.0);
+        }
     }
 }

@@ -71,7 +71,7 @@ impl<T: Real> Kernel for AddTile<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, running, context, width } = self;
-        let rowwise = RowKernels::of::<T>();
+        let rowwise = RowKernels::<T>::new();
         let mut tops = [T::ZERO; QUERIES];
         let mut factors = [T::ONE; QUERIES];
         for (i, running) in running.iter().enumerate() {
@@ -85,7 +85,7 @@ impl<T: Real> Kernel for AddTile<'_, T> {
         }
         for (i, running) in running.iter_mut().enumerate() {
             let row = &mut scores[i * stride..i * stride + columns];
-            let sum = rowwise.exp::<T, FMA>(row, shift(tops[i]));
+            let sum = rowwise.exp::<FMA>(row, shift(tops[i]));
             if tops[i] == running.top {
                 running.total += sum;
                 continue;
@@ -151,10 +151,10 @@ impl<T: Real> Kernel for FromLse<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { scores, stride, columns, lse } = self;
-        let rowwise = RowKernels::of::<T>();
+        let rowwise = RowKernels::<T>::new();
         for (i, lse) in lse.iter().enumerate() {
             let row = &mut scores[i * stride..i * stride + columns];
-            rowwise.weights::<T, FMA>(row, shift(*lse));
+            rowwise.weights::<FMA>(row, shift(*lse));
         }
     }
 }

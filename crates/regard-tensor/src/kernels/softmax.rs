@@ -4,22 +4,27 @@
 //! vectors side by side; what the compiler makes of the plain loops takes half as long again. The bits are those of the plain
 //! loops with a fused multiply-add.
 
+use std::marker::PhantomData;
+
 use crate::Real;
 use crate::kernels::product::COLUMNS as LANES;
 use crate::simd;
 
 /// How rows of `T` are taken inside a kernel: found out once, used for many rows.
 #[derive(Debug, Clone, Copy)]
-pub struct RowKernels {
+pub struct RowKernels<T> {
+    of: PhantomData<T>,
     #[cfg(target_arch = "x86_64")]
     by_intrinsics: bool,
 }
 
-impl RowKernels {
+impl<T: Real> RowKernels<T> {
     /// What is best for `T` on this processor.
     #[inline(always)]
-    pub fn of<T: Real>() -> Self {
+    #[allow(clippy::new_without_default, reason = "it asks the processor")]
+    pub fn new() -> Self {
         Self {
+            of: PhantomData,
             #[cfg(target_arch = "x86_64")]
             by_intrinsics: std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
                 && simd::level() == simd::Level::Avx2,
@@ -29,7 +34,7 @@ impl RowKernels {
     /// The row as f32, if it is taken by intrinsics.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn narrow<T: Real>(self, row: &mut [T]) -> Option<&mut [f32]> {
+    fn narrow(self, row: &mut [T]) -> Option<&mut [f32]> {
         // SAFETY: T is f32, as the flag says.
         self.by_intrinsics
             .then(|| unsafe { std::slice::from_raw_parts_mut(row.as_mut_ptr().cast(), row.len()) })
@@ -37,7 +42,7 @@ impl RowKernels {
 
     /// The largest of `top` and of the whole lanes of a row; NaN is passed over.
     #[inline(always)]
-    pub fn largest<T: Real>(self, row: &[T], top: T) -> T {
+    pub fn largest(self, row: &[T], top: T) -> T {
         #[cfg(target_arch = "x86_64")]
         if self.by_intrinsics {
             // SAFETY: T is f32, as the flag says, and the processor has AVX2.
@@ -58,7 +63,7 @@ impl RowKernels {
     /// Turns the whole lanes of a row of scores at most `shift` into `exp(s − shift)`; returns their sum, by lanes and
     /// then in halves.
     #[inline(always)]
-    pub fn exp<T: Real, const FMA: bool>(self, row: &mut [T], shift: T) -> T {
+    pub fn exp<const FMA: bool>(self, row: &mut [T], shift: T) -> T {
         #[cfg(target_arch = "x86_64")]
         if let Some(row) = self.narrow(row) {
             // SAFETY: the processor has AVX2 and FMA, as the flag says.
@@ -77,7 +82,7 @@ impl RowKernels {
 
     /// Turns the whole lanes of a row of scores into weights: `exp(min(s − shift, 0))`, and 0 where s = −∞.
     #[inline(always)]
-    pub fn weights<T: Real, const FMA: bool>(self, row: &mut [T], shift: T) {
+    pub fn weights<const FMA: bool>(self, row: &mut [T], shift: T) {
         #[cfg(target_arch = "x86_64")]
         if let Some(row) = self.narrow(row) {
             // SAFETY: the processor has AVX2 and FMA, as the flag says.
@@ -295,10 +300,10 @@ mod tests {
         #[inline(always)]
         fn run<const FMA: bool>(self) -> Self::Output {
             let Self(row, shift) = self;
-            let rowwise = RowKernels::of::<f32>();
+            let rowwise = RowKernels::<f32>::new();
             let (mut exps, mut weights) = (row.to_vec(), row.to_vec());
-            let total = rowwise.exp::<f32, FMA>(&mut exps, shift);
-            rowwise.weights::<f32, FMA>(&mut weights, shift);
+            let total = rowwise.exp::<FMA>(&mut exps, shift);
+            rowwise.weights::<FMA>(&mut weights, shift);
             (exps, weights, total, rowwise.largest(row, -3.0))
         }
     }
