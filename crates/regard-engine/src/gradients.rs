@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use regard_attn::{AttnError, Dims, RowsMut};
 use regard_tensor::Real;
+use regard_tensor::kernels::product::COLUMNS;
 
 use crate::rows::{Extent, Place, Shared, SharedRows};
 
@@ -189,7 +190,11 @@ unsafe fn take<T: Real>(rows: &SharedRows<'_, T>, row: usize, head: usize, x: &[
         }
     } else {
         let (written, rest) = out.split_at_mut(x.len());
-        written.copy_from_slice(x);
+        // Pieces of a length that the compiler knows.
+        let (out, last) = written.as_chunks_mut::<COLUMNS>();
+        let (x, few) = x.as_chunks::<COLUMNS>();
+        out.copy_from_slice(x);
+        last.copy_from_slice(few);
         rest.fill(T::ZERO);
     }
 }

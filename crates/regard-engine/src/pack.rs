@@ -11,6 +11,9 @@ use regard_tensor::kernels::product::{COLUMNS, Left, Panels, Product};
 use regard_tensor::kernels::softmax::sum_in_halves;
 use regard_tensor::kernels::{few, transpose};
 
+/// Rows that are asked for ahead of their use: a processor does not guess where the next row of a head lies.
+pub(crate) const AHEAD: usize = 16;
+
 /// The rows of one head of one item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a, T> {
@@ -34,6 +37,16 @@ impl<'a, T> Source<'a, T> {
     #[inline(always)]
     pub(crate) fn row(&self, i: usize) -> &'a [T] {
         self.rows.row(self.start + i, self.head, self.width)
+    }
+
+    /// Asks for row i ahead of its use; a row that is not there is passed over.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, i: usize) {
+        let Rows { data, row_stride, head_stride } = self.rows;
+        let first = (self.start + i) * row_stride + self.head * head_stride;
+        if let Some(row) = data.get(first..first + self.width) {
+            simd::prefetch(row);
+        }
     }
 
     /// The elements from row `i` on, and how many of them lie from one row to the next.
@@ -109,6 +122,7 @@ pub(crate) fn copy<T: Real>(
         move || {
             let mut odd = Odd::NONE;
             for (i, out) in rows.zip(out.chunks_exact_mut(stride)) {
+                source.prefetch(i + AHEAD);
                 let row = source.row(i);
                 // Pieces of a length that the compiler knows.
                 let (pieces, rest) = row.as_chunks::<COLUMNS>();
@@ -171,6 +185,7 @@ impl<T: Real> Across<T> {
                 break;
             }
             let count = lanes.min(len - p * lanes);
+            (0..lanes).for_each(|l| source.prefetch((p + 1) * lanes + l));
             // Rows of zeros fill up the last panel.
             let rows: [&[T]; COLUMNS] = std::array::from_fn(|l| {
                 if l < count { source.row(p * lanes + l) } else { &self.zeros[..width] }

@@ -13,7 +13,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::kernel::{dropout, padded, softmax};
-use crate::pack::{Across, padded_width};
+use crate::pack::{AHEAD, Across, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{KEYS, QUERIES, tiles};
 use crate::score::{Keys, ParamGradients, fill_forbidden};
@@ -471,15 +471,17 @@ impl<T: Real> Backward<'_, T> {
     /// `mean_i = c_i·∂L/∂c_i`
     fn context_means(&self, tile: &TileAt, of: &mut OfQueries<T>) {
         let d_v = self.inputs.call.dims.d_v;
-        let first = self.inputs.call.items[tile.at.item].q_start + tile.queries.start;
-        let (contexts, head, rows) = (self.context, tile.at.head, tile.queries.len());
+        let (head, rows) = (tile.at.head, tile.queries.len());
+        let q_start = self.inputs.call.items[tile.at.item].q_start;
+        let contexts = Source::new(self.context, q_start + tile.queries.start, head, d_v);
         let OfQueries { dc, mean, .. } = of;
         let dc = dc.all();
         simd::vectorise(
             #[inline(always)]
             move || {
                 for (i, mean) in mean[..rows].iter_mut().enumerate() {
-                    *mean = reduce::dot(contexts.row(first + i, head, d_v), dc.row(i));
+                    contexts.prefetch(i + AHEAD);
+                    *mean = reduce::dot(contexts.row(i), dc.row(i));
                 }
             },
         );

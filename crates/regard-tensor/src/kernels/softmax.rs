@@ -1,8 +1,8 @@
 //! The two passes of a softmax over a row: its largest score, then exponentials and their sum.
 //!
-//! A polynomial is a chain of steps that wait for each other. For AVX2 the passes are written by intrinsics, four
-//! vectors side by side; what the compiler makes of the plain loops takes half as long again. The bits are those of the plain
-//! loops with a fused multiply-add.
+//! A polynomial is a chain of steps that wait for each other. For AVX2 and AVX-512 the passes are written by intrinsics,
+//! four vectors side by side; what the compiler makes of the plain loops takes half as long again. The bits are those of the
+//! plain loops with a fused multiply-add.
 
 use std::marker::PhantomData;
 
@@ -14,8 +14,47 @@ use crate::simd;
 #[derive(Debug, Clone, Copy)]
 pub struct RowKernels<T> {
     of: PhantomData<T>,
-    #[cfg(target_arch = "x86_64")]
-    by_intrinsics: bool,
+    /// The level whose intrinsics take the rows; plain loops if it is plain.
+    by: simd::Level,
+}
+
+/// Takes a row by the intrinsics of the level, if `T` is f32 and the level has such.
+macro_rules! by_intrinsics {
+    ($self:ident, $row:ident: $slice:ident, $level:ident => $call:expr) => {
+        #[cfg(target_arch = "x86_64")]
+        if $self.by != simd::Level::Plain {
+            // SAFETY: T is f32, as the level says, and the processor has what it names.
+            unsafe {
+                let $row = $slice!($row);
+                return match $self.by {
+                    simd::Level::Avx512 => {
+                        use avx512 as $level;
+                        $call
+                    }
+                    _ => {
+                        use avx2 as $level;
+                        $call
+                    }
+                };
+            }
+        }
+    };
+}
+
+/// A row of numbers that are f32.
+#[cfg(target_arch = "x86_64")]
+macro_rules! narrow {
+    ($row:ident) => {
+        std::slice::from_raw_parts($row.as_ptr().cast::<f32>(), $row.len())
+    };
+}
+
+/// As [`narrow`], for writes.
+#[cfg(target_arch = "x86_64")]
+macro_rules! narrow_mut {
+    ($row:ident) => {
+        std::slice::from_raw_parts_mut($row.as_mut_ptr().cast::<f32>(), $row.len())
+    };
 }
 
 impl<T: Real> RowKernels<T> {
@@ -23,34 +62,14 @@ impl<T: Real> RowKernels<T> {
     #[inline(always)]
     #[allow(clippy::new_without_default, reason = "it asks the processor")]
     pub fn new() -> Self {
-        Self {
-            of: PhantomData,
-            #[cfg(target_arch = "x86_64")]
-            by_intrinsics: std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
-                && simd::level() == simd::Level::Avx2,
-        }
-    }
-
-    /// The row as f32, if it is taken by intrinsics.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn narrow(self, row: &mut [T]) -> Option<&mut [f32]> {
-        // SAFETY: T is f32, as the flag says.
-        self.by_intrinsics
-            .then(|| unsafe { std::slice::from_raw_parts_mut(row.as_mut_ptr().cast(), row.len()) })
+        let narrow = std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>();
+        Self { of: PhantomData, by: if narrow { simd::level() } else { simd::Level::Plain } }
     }
 
     /// The largest of `top` and of the whole lanes of a row; NaN is passed over.
     #[inline(always)]
     pub fn largest(self, row: &[T], top: T) -> T {
-        #[cfg(target_arch = "x86_64")]
-        if self.by_intrinsics {
-            // SAFETY: T is f32, as the flag says, and the processor has AVX2.
-            return T::from_f64(f64::from(unsafe {
-                let row = std::slice::from_raw_parts(row.as_ptr().cast(), row.len());
-                avx2::largest(row, top.to_f64() as f32)
-            }));
-        }
+        by_intrinsics!(self, row: narrow, level => T::from_f64(level::largest(row, top.to_f64() as f32).into()));
         let mut tops = [top; LANES];
         for s in row.as_chunks::<LANES>().0 {
             for l in 0..LANES {
@@ -64,11 +83,7 @@ impl<T: Real> RowKernels<T> {
     /// then in halves.
     #[inline(always)]
     pub fn exp<const FMA: bool>(self, row: &mut [T], shift: T) -> T {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(row) = self.narrow(row) {
-            // SAFETY: the processor has AVX2 and FMA, as the flag says.
-            return T::from_f64(f64::from(unsafe { avx2::exp(row, shift.to_f64() as f32) }));
-        }
+        by_intrinsics!(self, row: narrow_mut, level => T::from_f64(level::exp(row, shift.to_f64() as f32).into()));
         let mut sums = [T::ZERO; LANES];
         for s in row.as_chunks_mut::<LANES>().0 {
             for l in 0..LANES {
@@ -83,11 +98,7 @@ impl<T: Real> RowKernels<T> {
     /// Turns the whole lanes of a row of scores into weights: `exp(min(s − shift, 0))`, and 0 where s = −∞.
     #[inline(always)]
     pub fn weights<const FMA: bool>(self, row: &mut [T], shift: T) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(row) = self.narrow(row) {
-            // SAFETY: the processor has AVX2 and FMA, as the flag says.
-            return unsafe { avx2::weights(row, shift.to_f64() as f32) };
-        }
+        by_intrinsics!(self, row: narrow_mut, level => level::weights(row, shift.to_f64() as f32));
         for s in row.as_chunks_mut::<LANES>().0.as_flattened_mut() {
             // A score computed a last bit above its log-sum-exp is no larger than it.
             let below = *s - shift;
@@ -257,6 +268,141 @@ mod avx2 {
             let allowed = _mm256_cmp_ps::<_CMP_NEQ_UQ>(scores[i], never);
             // SAFETY: the caller's promise.
             unsafe { _mm256_storeu_ps(s.add(i * 8), _mm256_and_ps(allowed, e[i])) };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{
+        __m512, _CMP_NEQ_UQ, _CMP_NLT_UQ, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps,
+        _mm_movehl_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm512_add_ps,
+        _mm512_castps512_ps256, _mm512_cmp_ps_mask, _mm512_extractf32x8_ps, _mm512_fmadd_ps,
+        _mm512_loadu_ps, _mm512_maskz_mov_ps, _mm512_maskz_scalef_ps, _mm512_max_ps, _mm512_min_ps,
+        _mm512_reduce_max_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps, _mm512_sub_ps,
+    };
+
+    use super::LANES;
+    use crate::real::nonpositive as of;
+
+    /// Groups of lanes, a vector each, that are taken side by side.
+    const SIDE_BY_SIDE: usize = 4;
+
+    /// `exp(x)` for x ≤ 0 with the bits of [`crate::Real::exp_nonpositive`], of N vectors side by side.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn exps<const N: usize>(xs: [__m512; N]) -> [__m512; N] {
+        let set = |x: f32| _mm512_set1_ps(x);
+        let (lowest, round) = (set(of::LOWEST), set(of::ROUND));
+        let (mut n, mut r, mut p) = (xs, xs, [set(of::POLYNOMIAL[0]); N]);
+        for i in 0..N {
+            let t = _mm512_fmadd_ps(xs[i], set(std::f32::consts::LOG2_E), round);
+            n[i] = _mm512_sub_ps(t, round);
+            r[i] = _mm512_fmadd_ps(n[i], set(-of::LN_2_HIGH), xs[i]);
+            r[i] = _mm512_fmadd_ps(n[i], set(-of::LN_2_LOW), r[i]);
+        }
+        for c in &of::POLYNOMIAL[1..] {
+            for i in 0..N {
+                p[i] = _mm512_fmadd_ps(p[i], r[i], set(*c));
+            }
+        }
+        for i in 0..N {
+            let high = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(xs[i], lowest);
+            // p·2ⁿ, exact.
+            p[i] = _mm512_maskz_scalef_ps(high, p[i], n[i]);
+        }
+        p
+    }
+
+    /// The largest of `top` and the whole lanes of a row.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) fn largest(row: &[f32], top: f32) -> f32 {
+        let mut tops = _mm512_set1_ps(top);
+        for s in row.as_chunks::<LANES>().0 {
+            // SAFETY: sixteen lanes.
+            tops = _mm512_max_ps(unsafe { _mm512_loadu_ps(s.as_ptr()) }, tops);
+        }
+        _mm512_reduce_max_ps(tops)
+    }
+
+    /// `exp(s − shift)` of the whole lanes of a row, and their sum.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) fn exp(row: &mut [f32], shift: f32) -> f32 {
+        let mut sums = _mm512_setzero_ps();
+        let (groups, rest) = row.as_chunks_mut::<{ SIDE_BY_SIDE * LANES }>();
+        for s in groups {
+            // SAFETY: as many groups of lanes as vectors.
+            sums = unsafe { exp_some::<SIDE_BY_SIDE>(s.as_mut_ptr(), shift, sums) };
+        }
+        for s in rest.as_chunks_mut::<LANES>().0 {
+            // SAFETY: as many groups of lanes as vectors.
+            sums = unsafe { exp_some::<1>(s.as_mut_ptr(), shift, sums) };
+        }
+        let sums = _mm256_add_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps::<1>(sums));
+        let sums = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
+        let sums = _mm_add_ps(sums, _mm_movehl_ps(sums, sums));
+        _mm_cvtss_f32(_mm_add_ss(sums, _mm_movehdup_ps(sums)))
+    }
+
+    /// Some vectors of a row.
+    ///
+    /// # Safety
+    /// `s` points to 16·N numbers, for writes, too.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn exp_some<const N: usize>(s: *mut f32, shift: f32, mut sums: __m512) -> __m512 {
+        let shift = _mm512_set1_ps(shift);
+        let mut below = [shift; N];
+        for i in 0..N {
+            // SAFETY: the caller's promise.
+            below[i] = _mm512_sub_ps(unsafe { _mm512_loadu_ps(s.add(i * LANES)) }, shift);
+        }
+        let e = exps(below);
+        for i in 0..N {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(s.add(i * LANES), e[i]) };
+            sums = _mm512_add_ps(sums, e[i]);
+        }
+        sums
+    }
+
+    /// `exp(min(s − shift, 0))` of the whole lanes of a row, 0 where s = −∞.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    pub(super) fn weights(row: &mut [f32], shift: f32) {
+        let (groups, rest) = row.as_chunks_mut::<{ SIDE_BY_SIDE * LANES }>();
+        for s in groups {
+            // SAFETY: as many groups of lanes as vectors.
+            unsafe { weights_some::<SIDE_BY_SIDE>(s.as_mut_ptr(), shift) };
+        }
+        for s in rest.as_chunks_mut::<LANES>().0 {
+            // SAFETY: as many groups of lanes as vectors.
+            unsafe { weights_some::<1>(s.as_mut_ptr(), shift) };
+        }
+    }
+
+    /// Some vectors of a row.
+    ///
+    /// # Safety
+    /// `s` points to 16·N numbers, for writes, too.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn weights_some<const N: usize>(s: *mut f32, shift: f32) {
+        let (shift, never) = (_mm512_set1_ps(shift), _mm512_set1_ps(f32::NEG_INFINITY));
+        let (mut scores, mut below) = ([shift; N], [shift; N]);
+        for i in 0..N {
+            // SAFETY: the caller's promise.
+            scores[i] = unsafe { _mm512_loadu_ps(s.add(i * LANES)) };
+            // The second one where either is NaN.
+            below[i] = _mm512_min_ps(_mm512_setzero_ps(), _mm512_sub_ps(scores[i], shift));
+        }
+        let e = exps(below);
+        for i in 0..N {
+            let allowed = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(scores[i], never);
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(s.add(i * LANES), _mm512_maskz_mov_ps(allowed, e[i])) };
         }
     }
 }

@@ -117,9 +117,9 @@ pub(super) mod avx2 {
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
-        __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_shuffle_f32x4,
-        _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd,
-        _mm512_unpacklo_ps,
+        __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_setzero_ps,
+        _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
+        _mm512_unpacklo_pd, _mm512_unpacklo_ps,
     };
 
     /// # Safety
@@ -130,7 +130,7 @@ mod avx512 {
         // SAFETY: the caller's promise; a square begins at most 16 columns before `whole`.
         unsafe {
             for c in (0..whole).step_by(16) {
-                square(rows.map(|row| row.add(c)), out.add(c * 16));
+                square(&rows, c, out.add(c * 16));
             }
             for c in whole..width {
                 for (l, row) in rows.iter().enumerate() {
@@ -140,25 +140,39 @@ mod avx512 {
         }
     }
 
-    /// A square of 16 × 16: pairs of numbers, then of pairs, within each quarter of a register; then the quarters.
+    /// Pairs of numbers of two registers, the first of each quarter.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn low(a: __m512, b: __m512) -> __m512 {
+        _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)))
+    }
+
+    /// As [`low`], the second of each quarter.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn high(a: __m512, b: __m512) -> __m512 {
+        _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)))
+    }
+
+    /// A square of 16 × 16, from column `c` on: pairs of numbers, then of pairs, within each quarter of a register; then the
+    /// quarters. Loops, no closures: those would be functions that take registers through memory.
     ///
     /// # Safety
     /// As [`sixteen`], for 16 elements of each row and 256 of `out`.
+    #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn square(rows: [*const f32; 16], out: *mut f32) {
-        // SAFETY: the caller's promise.
-        let r: [__m512; 16] = rows.map(|row| unsafe { _mm512_loadu_ps(row) });
-        let mut t = r;
+    unsafe fn square(rows: &[*const f32; 16], c: usize, out: *mut f32) {
+        let mut t = [_mm512_setzero_ps(); 16];
         for n in 0..8 {
-            t[2 * n] = _mm512_unpacklo_ps(r[2 * n], r[2 * n + 1]);
-            t[2 * n + 1] = _mm512_unpackhi_ps(r[2 * n], r[2 * n + 1]);
+            // SAFETY: the caller's promise.
+            let (a, b) = unsafe {
+                (_mm512_loadu_ps(rows[2 * n].add(c)), _mm512_loadu_ps(rows[2 * n + 1].add(c)))
+            };
+            t[2 * n] = _mm512_unpacklo_ps(a, b);
+            t[2 * n + 1] = _mm512_unpackhi_ps(a, b);
         }
-        let low =
-            |a, b| _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
-        let high =
-            |a, b| _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
         // u[4·n + m], in quarter k: column 4·k + m of rows 4·n to 4·n + 3.
-        let mut u = t;
+        let mut u = [_mm512_setzero_ps(); 16];
         for n in 0..4 {
             let (a, b, c, d) = (t[4 * n], t[4 * n + 1], t[4 * n + 2], t[4 * n + 3]);
             u[4 * n] = low(a, c);
@@ -173,21 +187,15 @@ mod avx512 {
                 (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
             let (even_cd, odd_cd) =
                 (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
-            // SAFETY: the caller's promise: columns m, 4 + m, 8 + m and 12 + m of the square.
-            unsafe {
-                _mm512_storeu_ps(out.add(m * 16), _mm512_shuffle_f32x4::<0x88>(even_ab, even_cd));
-                _mm512_storeu_ps(
-                    out.add((4 + m) * 16),
-                    _mm512_shuffle_f32x4::<0x88>(odd_ab, odd_cd),
-                );
-                _mm512_storeu_ps(
-                    out.add((8 + m) * 16),
-                    _mm512_shuffle_f32x4::<0xdd>(even_ab, even_cd),
-                );
-                _mm512_storeu_ps(
-                    out.add((12 + m) * 16),
-                    _mm512_shuffle_f32x4::<0xdd>(odd_ab, odd_cd),
-                );
+            let columns = [
+                _mm512_shuffle_f32x4::<0x88>(even_ab, even_cd),
+                _mm512_shuffle_f32x4::<0x88>(odd_ab, odd_cd),
+                _mm512_shuffle_f32x4::<0xdd>(even_ab, even_cd),
+                _mm512_shuffle_f32x4::<0xdd>(odd_ab, odd_cd),
+            ];
+            for n in 0..4 {
+                // SAFETY: the caller's promise: columns m, 4 + m, 8 + m and 12 + m of the square.
+                unsafe { _mm512_storeu_ps(out.add((4 * n + m) * 16), columns[n]) };
             }
         }
     }
