@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use regard_attn::{AttnError, Call, Rows, RowsMut, Upstream, Wanted};
 use regard_engine::{GradArrays, Gradients};
 use regard_tensor::buffer::trim_pool;
-use regard_tensor::{Key, memory};
+use regard_tensor::{Buffer, Key, memory};
 
 use super::cases::Case;
 
@@ -36,23 +36,27 @@ pub(super) struct Measured {
     pub(super) pairs: usize,
 }
 
-/// The arrays of a case, `[rows, heads, width]`.
+/// The arrays of a case, `[rows, heads, width]`, in the memory that tensors lie in.
 struct Arrays {
-    q: Vec<f32>,
-    k: Vec<f32>,
-    v: Vec<f32>,
-    dc: Vec<f32>,
-    context: Vec<f32>,
-    dq: Vec<f32>,
-    dk: Vec<f32>,
-    dv: Vec<f32>,
-    dscore: Vec<f32>,
-    dposition: Vec<f32>,
+    q: Buffer<f32>,
+    k: Buffer<f32>,
+    v: Buffer<f32>,
+    dc: Buffer<f32>,
+    context: Buffer<f32>,
+    dq: Buffer<f32>,
+    dk: Buffer<f32>,
+    dv: Buffer<f32>,
+    dscore: Buffer<f32>,
+    dposition: Buffer<f32>,
 }
 
-fn numbers(stream: u64, n: usize, size: f32) -> Vec<f32> {
+fn numbers(stream: u64, n: usize, size: f32) -> Buffer<f32> {
     let key = Key::new(stream);
-    (0..n as u32).map(|i| size * key.normal(i) as f32).collect()
+    let mut numbers = Buffer::zeroed(n);
+    for (i, x) in numbers.iter_mut().enumerate() {
+        *x = size * key.normal(i as u32) as f32;
+    }
+    numbers
 }
 
 fn rows(data: &[f32], heads: usize, width: usize) -> Rows<'_, f32> {
@@ -75,12 +79,12 @@ impl Arrays {
             k: numbers(12, of_k, 1.0),
             v: numbers(13, of_v, 1.0),
             dc: numbers(14, of_c, 1.0),
-            context: vec![0.0; of_c],
-            dq: vec![0.0; of_q],
-            dk: vec![0.0; of_k],
-            dv: vec![0.0; of_v],
-            dscore: vec![0.0; score],
-            dposition: vec![0.0; position],
+            context: Buffer::zeroed(of_c),
+            dq: Buffer::zeroed(of_q),
+            dk: Buffer::zeroed(of_k),
+            dv: Buffer::zeroed(of_v),
+            dscore: Buffer::zeroed(score),
+            dposition: Buffer::zeroed(position),
         }
     }
 
