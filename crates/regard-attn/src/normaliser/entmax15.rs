@@ -32,7 +32,7 @@ pub(crate) const ENTRY: Entry = Entry {
 ///
 /// Peters et al. 2019 (<https://arxiv.org/abs/1905.05702>): with z = s/2, and M the mean and V the sum of squared deviations
 /// of the n scores of the support, `τ = M − √((1 − V)/n)`. Their algorithm 2 sorts the scores to find the
-/// support; here Newton's steps find it, which take a pass over the row each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
+/// support; here Newton's steps find it, which take a pass over the few scores that may belong to it each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
 /// zero; NaN or +∞ among the scores makes NaN of all weights but those of forbidden keys. No
 /// log-sum-exp.
 ///
@@ -58,18 +58,16 @@ impl<T: Real> Normaliser<T> for Entmax15 {
     }
 
     fn row(&self, row: &mut [T]) -> T {
-        if let Err(lse) = sparse::shift(row, T::from_f64(0.5)) {
-            return lse;
-        }
-        let tau = threshold(row);
-        simd::vectorise(
+        let mut room = sparse::Room::NEW;
+        let scores = match sparse::Scores::of(row, T::from_f64(0.5), &mut room) {
+            Ok(scores) => scores,
+            Err(lse) => return lse,
+        };
+        let tau = threshold(&scores);
+        scores.weigh(
+            tau,
             #[inline(always)]
-            move || {
-                for z in row {
-                    let root = (*z - tau).max(T::ZERO);
-                    *z = root * root;
-                }
-            },
+            |root| root * root,
         );
         T::ZERO
     }
@@ -101,10 +99,10 @@ impl<T: Real> Normaliser<T> for Entmax15 {
 ///
 /// The sum is convex in τ: from τ = −1 on, where it is at least 1, Newton's steps never pass the solution. Once they leave
 /// the support as it is, τ is the root of the support's own quadratic, if that leaves it as it is, too.
-fn threshold<T: Real>(row: &[T]) -> T {
+fn threshold<T: Real>(scores: &sparse::Scores<'_, T>) -> T {
     let (mut tau, mut support) = (-T::ONE, T::ZERO);
     for _ in 0..sparse::MOST_STEPS {
-        let [n, sum, squares] = sparse::above(row, tau);
+        let [n, sum, squares] = scores.above(tau);
         let excess = squares - T::ONE;
         if n == T::ZERO || excess <= T::ZERO {
             break;
@@ -113,7 +111,7 @@ fn threshold<T: Real>(row: &[T]) -> T {
             // n·δ² − 2·sum·δ + excess = 0, without cancellation.
             let root = (sum * sum - n * excess).max(T::ZERO).sqrt();
             let there = tau + excess / (sum + root);
-            if sparse::above(row, there)[0] == n {
+            if scores.above(there)[0] == n {
                 return there;
             }
         }

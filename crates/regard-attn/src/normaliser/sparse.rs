@@ -4,25 +4,94 @@
 //! Sums over a row go by sixteen lanes, key j in lane j mod 16, then over the lanes in halves: scores of −∞ behind the
 //! last key, padding, change no bit.
 
-use regard_tensor::kernels::reduce;
+use regard_tensor::kernels::select;
+use regard_tensor::kernels::softmax::sum_in_halves;
 use regard_tensor::{Real, simd};
 
 use super::spread_nan;
 
 const LANES: usize = 16;
 
+/// Candidates that are taken by themselves.
+const FEW: usize = 64;
+
 /// Steps to τ after which the search stops; a handful is usual.
 pub(super) const MOST_STEPS: usize = 100;
 
-/// Sets `z_j = scale · (s_j − max s)` in place: with Σ_j (z_j − τ)₊^p = 1, τ is at least −1.
+/// Room for the candidates of [`Scores`].
+pub(super) struct Room<T>([T; FEW]);
+
+impl<T: Real> Room<T> {
+    pub(super) const NEW: Self = Self([T::NEG_INFINITY; FEW]);
+}
+
+/// A row of scores, of which at least one is allowed and all are finite or −∞, as `z_j = scale · (s_j − max s)`: with
+/// Σ_j (z_j − τ)₊^p = 1, τ is at least −1.
+pub(super) struct Scores<'a, T> {
+    row: &'a mut [T],
+    top: T,
+    scale: T,
+    /// All z_j above −1, in order, filled up with −∞ to whole lanes, if they are few; the others have no weight, whatever τ
+    /// is.
+    candidates: Option<&'a [T]>,
+}
+
+impl<'a, T: Real> Scores<'a, T> {
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// The row is finished, with this log-sum-exp: nothing is allowed, or a score is NaN or +∞.
+    pub(super) fn of(row: &'a mut [T], scale: T, room: &'a mut Room<T>) -> Result<Self, T> {
+        let top = top(row)?;
+        let room = &mut room.0;
+        let count = select::above(row, top, scale, -T::ONE, room);
+        let candidates = count.map(|count| &room[..count.next_multiple_of(LANES)]);
+        Ok(Self { row, top, scale, candidates })
+    }
+
+    /// What lies above τ: how many, Σ_j (z_j − τ)₊ and Σ_j (z_j − τ)₊².
+    pub(super) fn above(&self, tau: T) -> [T; 3] {
+        let (row, top, scale) = match self.candidates {
+            Some(z) => (z, T::ZERO, T::ONE),
+            None => (&*self.row, self.top, self.scale),
+        };
+        sums(
+            row,
+            row,
+            #[inline(always)]
+            move |s, _| {
+                let over = scale * (s - top) - tau;
+                let is_over = over > T::ZERO;
+                let over = if is_over { over } else { T::ZERO };
+                [if is_over { T::ONE } else { T::ZERO }, over, over * over]
+            },
+        )
+    }
+
+    /// Turns the scores into weights, by a power of `(z_j − τ)₊`.
+    #[inline(always)]
+    pub(super) fn weigh(self, tau: T, power: impl Fn(T) -> T) {
+        let Self { row, top, scale, .. } = self;
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                for s in row {
+                    *s = power((scale * (*s - top) - tau).max(T::ZERO));
+                }
+            },
+        );
+    }
+}
+
+/// The largest score of a row.
 ///
 /// # Errors
-/// The row is finished, with this log-sum-exp: nothing is allowed, or a score is NaN or +∞.
-pub(super) fn shift<T: Real>(row: &mut [T], scale: T) -> Result<(), T> {
-    if let Some(nan) = spread_nan(row) {
+/// Those of [`Scores::of`].
+fn top<T: Real>(row: &mut [T]) -> Result<T, T> {
+    let (top, with_nan) = largest(row);
+    if with_nan && let Some(nan) = spread_nan(row) {
         return Err(nan);
     }
-    let top = reduce::max(row);
     if top == T::NEG_INFINITY {
         row.fill(T::ZERO);
         return Err(top);
@@ -35,15 +104,31 @@ pub(super) fn shift<T: Real>(row: &mut [T], scale: T) -> Result<(), T> {
         }
         return Err(nan);
     }
+    Ok(top)
+}
+
+/// The largest number of a row, −∞ if there is none, and whether one is NaN.
+#[allow(clippy::eq_op, reason = "the test for NaN of a generic number")]
+fn largest<T: Real>(row: &[T]) -> (T, bool) {
     simd::vectorise(
         #[inline(always)]
         move || {
-            for s in row {
-                *s = scale * (*s - top);
+            let (mut tops, mut odd) = ([T::NEG_INFINITY; LANES], false);
+            let (groups, rest) = row.as_chunks::<LANES>();
+            for s in groups {
+                for l in 0..LANES {
+                    tops[l] = if s[l] > tops[l] { s[l] } else { tops[l] };
+                    odd |= s[l] != s[l];
+                }
             }
+            for (top, s) in tops.iter_mut().zip(rest) {
+                *top = if *s > *top { *s } else { *top };
+                odd |= *s != *s;
+            }
+            let top = tops.into_iter().fold(T::NEG_INFINITY, |a, b| if b > a { b } else { a });
+            (top, odd)
         },
-    );
-    Ok(())
+    )
 }
 
 /// The sums of `f` over the places of two rows of one length.
@@ -75,33 +160,8 @@ pub(super) fn sums<T: Real, const N: usize>(
             }
             sums.map(
                 #[inline(always)]
-                |mut lanes| {
-                    let mut half = LANES / 2;
-                    while half > 0 {
-                        for l in 0..half {
-                            lanes[l] += lanes[l + half];
-                        }
-                        half /= 2;
-                    }
-                    lanes[0]
-                },
+                |lanes| sum_in_halves(lanes),
             )
-        },
-    )
-}
-
-/// What lies above τ: how many, Σ_j (z_j − τ)₊ and Σ_j (z_j − τ)₊².
-#[inline(always)]
-pub(super) fn above<T: Real>(row: &[T], tau: T) -> [T; 3] {
-    sums(
-        row,
-        row,
-        #[inline(always)]
-        move |z, _| {
-            let over = z - tau;
-            let is_over = over > T::ZERO;
-            let over = if is_over { over } else { T::ZERO };
-            [if is_over { T::ONE } else { T::ZERO }, over, over * over]
         },
     )
 }

@@ -31,7 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
 ///
 /// Martins and Astudillo 2016 (<https://arxiv.org/abs/1602.02068>): on the support S,
 /// `τ = (Σ_{j∈S} s_j − 1) / |S|`. Their algorithm 1 sorts the scores to find S; here Newton's steps find it, from
-/// τ = max s − 1 on, which take a pass over the row each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
+/// τ = max s − 1 on, which take a pass over the scores above that each and no order. Scores of −∞ have the weight 0; a row of −∞ alone becomes
 /// zero; NaN or +∞ among the scores makes NaN of all weights but those of forbidden keys. No
 /// log-sum-exp.
 ///
@@ -57,27 +57,16 @@ impl<T: Real> Normaliser<T> for Sparsemax {
     }
 
     fn row(&self, row: &mut [T]) -> T {
-        if let Err(lse) = sparse::shift(row, T::ONE) {
-            return lse;
-        }
-        // The sum of the weights is convex in τ: from the left, Newton's steps never pass the solution, and
-        // on the support itself one step reaches it.
-        let (mut tau, mut support) = (-T::ONE, T::ZERO);
-        for _ in 0..sparse::MOST_STEPS {
-            let [n, sum, _] = sparse::above(row, tau);
-            if n == support || n == T::ZERO {
-                break;
-            }
-            tau += (sum - T::ONE) / n;
-            support = n;
-        }
-        simd::vectorise(
+        let mut room = sparse::Room::NEW;
+        let scores = match sparse::Scores::of(row, T::ONE, &mut room) {
+            Ok(scores) => scores,
+            Err(lse) => return lse,
+        };
+        let tau = threshold(&scores);
+        scores.weigh(
+            tau,
             #[inline(always)]
-            move || {
-                for z in row {
-                    *z = (*z - tau).max(T::ZERO);
-                }
-            },
+            |over| over,
         );
         T::ZERO
     }
@@ -99,6 +88,23 @@ impl<T: Real> Normaliser<T> for Sparsemax {
             },
         );
     }
+}
+
+/// The τ for which `Σ_j (z_j − τ)₊ = 1`, where the largest z is 0.
+///
+/// The sum is convex in τ: from the left, Newton's steps never pass the solution, and on the support itself one step
+/// reaches it.
+fn threshold<T: Real>(scores: &sparse::Scores<'_, T>) -> T {
+    let (mut tau, mut support) = (-T::ONE, T::ZERO);
+    for _ in 0..sparse::MOST_STEPS {
+        let [n, sum, _] = scores.above(tau);
+        if n == support || n == T::ZERO {
+            break;
+        }
+        tau += (sum - T::ONE) / n;
+        support = n;
+    }
+    tau
 }
 
 #[cfg(test)]

@@ -7,5 +7,6 @@ pub mod product;
 #[cfg(target_arch = "x86_64")]
 mod product_x86;
 pub mod reduce;
+pub mod select;
 pub mod softmax;
 pub mod transpose;
