@@ -92,6 +92,9 @@ impl Wanted {
     pub fn check<T: Real>(&self, call: &Call<'_, T>) -> Result<(), AttnError> {
         let most = Self::MOST;
         AttnError::size(self.top <= most, "top", format_args!("at most {most}"), self.top)?;
+        let longest = call.items.iter().map(|item| item.kv_len).max().unwrap_or(0);
+        let few = self.top == 0 || u32::try_from(longest).is_ok();
+        AttnError::size(few, "top", format_args!("0 for items of more than 2^32 keys"), self.top)?;
         let radius = self.distances.unwrap_or(0);
         AttnError::size(radius <= most, "distances", format_args!("at most {most}"), radius)?;
         check_looks(call, self.entropy, self.choices)

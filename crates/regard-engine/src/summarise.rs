@@ -1,7 +1,10 @@
 //! Summaries of the weights, without the whole of them.
 
+use std::ops::Range;
+
 use regard_attn::summary::{Top, distance_bin, insert_top};
 use regard_attn::{AttnError, Call, Rows, Streaming, Summary, TileAt, Wanted};
+use regard_tensor::kernels::transpose;
 use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::check;
@@ -109,6 +112,7 @@ struct Scratch<'a, T: Real> {
     packed: Option<(usize, usize)>,
     queries: Queries<T>,
     scores: Buffer<T>,
+    tops: Tops<T>,
 }
 
 impl<T: Real> Scratch<'_, T> {
@@ -118,6 +122,7 @@ impl<T: Real> Scratch<'_, T> {
             packed: None,
             queries: Queries::new(),
             scores: Buffer::stale(QUERIES * KEYS),
+            tops: Tops::new(),
         }
     }
 }
@@ -158,8 +163,9 @@ impl<'a, T: Real> Job<'a, T> {
         let first = tile.at.head * n_queries + self.queries[tile.at.item] + tile.queries.start;
         let lse = &self.lse[first..first + rows];
         let range = visible(call, tile);
-        let Scratch { keys, queries, scores, .. } = scratch;
+        let Scratch { keys, queries, scores, tops, .. } = scratch;
         let q = queries.rows();
+        tops.start(rows, self.wanted.top.min(tile.at.kv_len));
         let streaming = call.normaliser.streaming();
         if streaming == Streaming::Rows {
             let panel = Panel::new(range, scores, rows);
@@ -170,8 +176,9 @@ impl<'a, T: Real> Job<'a, T> {
             for span in panel.tiles() {
                 tile.keys = span;
                 let part = &mut scores[tile.keys.start - panel.start..];
-                self.shares(tile, part, panel.stride, out);
+                self.shares(tile, part, panel.stride, tops, out);
             }
+            tops.finish(&mut out.top[tile.queries.start * self.wanted.top..], self.wanted.top);
             return;
         }
         let scale = if let Streaming::Softmax { scale } = streaming { scale } else { T::ONE };
@@ -190,13 +197,13 @@ impl<'a, T: Real> Job<'a, T> {
                 }
                 Streaming::Softmax { .. } => {
                     softmax::from_lse(scores, KEYS, columns, lse);
-                    self.shares(tile, scores, KEYS, out);
+                    self.shares(tile, scores, KEYS, tops, out);
                 }
                 Streaming::Each | Streaming::Rows => {
                     for i in 0..rows {
                         call.normaliser.row(&mut scores[i * KEYS..i * KEYS + columns]);
                     }
-                    self.shares(tile, scores, KEYS, out);
+                    self.shares(tile, scores, KEYS, tops, out);
                 }
             }
         }
@@ -208,15 +215,32 @@ impl<'a, T: Real> Job<'a, T> {
                     out.log_prob[query] = picks.scores[i] - lse[i];
                 }
                 let pair = TileAt { at: tile.at, queries: query..query + 1, keys: key..key + 1 };
-                self.weights(&pair, &mut [T::ONE], 1, out);
+                let mut weight = [T::ONE];
+                self.weights(&pair, &mut weight, 1, out);
+                insert_top(
+                    &mut out.top[query * self.wanted.top..][..self.wanted.top],
+                    key,
+                    weight[0],
+                );
             }
+        }
+        if !matches!(streaming, Streaming::Pick { .. }) {
+            tops.finish(&mut out.top[tile.queries.start * self.wanted.top..], self.wanted.top);
         }
     }
 
     /// Takes in the shares of a tile; they become weights.
-    fn shares(&self, tile: &TileAt, part: &mut [T], stride: usize, out: &mut Summary<T>) {
+    fn shares(
+        &self,
+        tile: &TileAt,
+        part: &mut [T],
+        stride: usize,
+        tops: &mut Tops<T>,
+        out: &mut Summary<T>,
+    ) {
         self.entropy(tile, part, stride, out);
         self.weights(tile, part, stride, out);
+        tops.look(part, stride, &tile.keys);
     }
 
     fn entropy(&self, tile: &TileAt, part: &[T], stride: usize, out: &mut Summary<T>) {
@@ -249,14 +273,9 @@ impl<'a, T: Real> Job<'a, T> {
                 },
             );
         }
-        for (i, query) in tile.queries.clone().enumerate() {
-            let weights = &part[i * stride..i * stride + n];
-            if self.wanted.top > 0 {
-                let top = &mut out.top[query * self.wanted.top..][..self.wanted.top];
-                insert_largest(top, tile.keys.start, weights);
-            }
-            if let Some(radius) = self.wanted.distances {
-                for (key, a) in tile.keys.clone().zip(weights) {
+        if let Some(radius) = self.wanted.distances {
+            for (i, query) in tile.queries.clone().enumerate() {
+                for (key, a) in tile.keys.clone().zip(&part[i * stride..]) {
                     out.distances[distance_bin(tile.position(query), key, radius)] += *a;
                 }
             }
@@ -264,31 +283,84 @@ impl<'a, T: Real> Job<'a, T> {
     }
 }
 
-/// Puts the weights of keys from `first` on among the largest so far.
-fn insert_largest<T: Real>(top: &mut [Top<T>], first: usize, weights: &[T]) {
-    let (groups, rest) = weights.as_chunks::<LANES>();
-    for (n, group) in groups.iter().enumerate() {
-        let least = top.last().map_or(T::ZERO, |top| top.weight);
-        // Most groups have none that is large enough.
-        let mut candidates = simd::vectorise(
-            #[inline(always)]
-            move || {
-                let mut above = 0u32;
-                for l in 0..LANES {
-                    above |= u32::from(group[l] > least) << l;
-                }
-                above
-            },
-        );
-        while candidates != 0 {
-            let l = candidates.trailing_zeros() as usize;
-            insert_top(top, first + n * LANES + l, group[l]);
-            candidates &= candidates - 1;
+/// The largest weights of the rows of a tile of queries so far, sixteen rows side by side.
+struct Tops<T: Real> {
+    rows: usize,
+    /// How many of a row.
+    most: usize,
+    /// Of each sixteen rows the highest ranks, then the next ones, and so on.
+    ranks: Vec<[T::Ranked; LANES]>,
+    /// Sixteen rows of a tile, turned over.
+    columns: [T; LANES * KEYS],
+    zeros: [T; KEYS],
+}
+
+impl<T: Real> Tops<T> {
+    fn new() -> Self {
+        let (columns, zeros) = ([T::ZERO; LANES * KEYS], [T::ZERO; KEYS]);
+        Self { rows: 0, most: 0, ranks: Vec::new(), columns, zeros }
+    }
+
+    /// Begins with `most` of each of so many rows.
+    fn start(&mut self, rows: usize, most: usize) {
+        (self.rows, self.most) = (rows, most);
+        self.ranks.clear();
+        self.ranks.resize(rows.div_ceil(LANES) * most, [T::UNRANKED; LANES]);
+    }
+
+    /// Looks at the weights that all rows give to these keys.
+    fn look(&mut self, weights: &[T], stride: usize, keys: &Range<usize>) {
+        let Self { rows, columns, zeros, ranks, .. } = self;
+        let n = keys.len();
+        // The key of no index: `Wanted::check` bounds them.
+        let first = keys.start as u32;
+        for (group, ranks) in ranks.chunks_exact_mut(self.most.max(1)).enumerate() {
+            // Rows of zeros fill up the last sixteen.
+            let rows: [&[T]; LANES] = std::array::from_fn(|l| {
+                let row = group * LANES + l;
+                if row < *rows { &weights[row * stride..row * stride + n] } else { &zeros[..n] }
+            });
+            let columns = &mut columns[..n * LANES];
+            transpose::sixteen(&rows, columns);
+            insert(columns.as_chunks().0, first, ranks);
         }
     }
-    for (l, weight) in rest.iter().enumerate() {
-        insert_top(top, first + groups.len() * LANES + l, *weight);
+
+    /// Writes what was found to rows of `width` places.
+    fn finish(&self, out: &mut [Top<T>], width: usize) {
+        for i in 0..if self.most == 0 { 0 } else { self.rows } {
+            let ranks = &self.ranks[i / LANES * self.most..][..self.most];
+            for (ranks, out) in ranks.iter().zip(&mut out[i * width..]) {
+                let (weight, key) = T::unranked(ranks[i % LANES]);
+                if weight != T::ZERO {
+                    *out = Top { key: key as usize, weight };
+                }
+            }
+        }
     }
+}
+
+/// Puts weights of keys from `first` on, of sixteen rows each, among the largest so far.
+fn insert<T: Real>(weights: &[[T; LANES]], first: u32, tops: &mut [[T::Ranked; LANES]]) {
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            for (key, weights) in (first..).zip(weights) {
+                let mut new = [T::UNRANKED; LANES];
+                for l in 0..LANES {
+                    new[l] = weights[l].ranked(key);
+                }
+                for top in tops.iter_mut() {
+                    // The lower one goes on to the next place.
+                    for l in 0..LANES {
+                        let (a, b) = (top[l], new[l]);
+                        top[l] = a.max(b);
+                        new[l] = a.min(b);
+                    }
+                }
+            }
+        },
+    );
 }
 
 /// The keys that the queries of a tile choose, and their scores.

@@ -39,6 +39,16 @@ pub trait Real:
     /// `"F32"` or `"F64"`, as checkpoints spell it.
     const DTYPE: &'static str;
 
+    /// A number ≥ 0 and an index behind it, as one integer: see [`Real::ranked`].
+    type Ranked: Copy + Ord + Debug + Send + Sync + 'static;
+    /// The rank of nothing: below all others, equal to that of 0.
+    const UNRANKED: Self::Ranked;
+
+    /// Orders numbers with their indices, so that the largest number, of equal ones that of the first index, ranks highest; what is
+    /// not above 0, NaN too, is unranked.
+    fn ranked(self, index: u32) -> Self::Ranked;
+    /// The number and the index of a rank; 0 and any index of what is unranked.
+    fn unranked(rank: Self::Ranked) -> (Self, u32);
     /// Rounds from `f64`.
     fn from_f64(x: f64) -> Self;
     /// Widens to `f64`.
@@ -108,7 +118,20 @@ pub(crate) mod nonpositive {
 }
 
 macro_rules! common {
-    ($t:ident, $dtype:literal) => {
+    ($t:ident, $dtype:literal, $bits:ident, $ranked:ident) => {
+        // The bits of numbers above 0 are in the order of the numbers.
+        type Ranked = $ranked;
+        const UNRANKED: $ranked = 0;
+
+        #[inline(always)]
+        fn ranked(self, index: u32) -> $ranked {
+            let rank = ($ranked::from(self.to_bits()) << $bits::BITS) | $ranked::from(!index);
+            if self > 0.0 { rank } else { 0 }
+        }
+        #[inline(always)]
+        fn unranked(rank: $ranked) -> (Self, u32) {
+            (Self::from_bits((rank >> $bits::BITS) as $bits), !(rank as u32))
+        }
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
         const NEG_INFINITY: Self = $t::NEG_INFINITY;
@@ -155,7 +178,7 @@ macro_rules! common {
 }
 
 impl Real for f32 {
-    common!(f32, "F32");
+    common!(f32, "F32", u32, u64);
 
     /// Splits x = n·ln 2 + r, |r| ≤ ln 2 / 2, evaluates e^r as a polynomial and scales by 2ⁿ
     /// through the exponent bits (the classical Cephes scheme).
@@ -265,7 +288,7 @@ fn erf_and_bell(x: f32) -> (f32, f32) {
 }
 
 impl Real for f64 {
-    common!(f64, "F64");
+    common!(f64, "F64", u64, u128);
 
     #[inline(always)]
     fn exp(self) -> Self {
@@ -294,6 +317,23 @@ mod tests {
         let scale = (exact.abs() as f32).max(f32::MIN_POSITIVE);
         let ulp = f64::from(f32::from_bits(scale.to_bits() + 1)) - f64::from(scale);
         (f64::from(actual) - exact).abs() / ulp
+    }
+
+    #[test]
+    fn ranks_order_by_number_then_by_the_first_index() {
+        fn check<T: Real>() {
+            let x = |x: f64| T::from_f64(x);
+            let falling = [(2.0, 7), (1.0, 0), (1.0, 3), (1.0, u32::MAX - 1), (1e-30, 2)];
+            let ranks = falling.map(|(n, index)| x(n).ranked(index));
+            assert!(ranks.windows(2).all(|pair| pair[0] > pair[1]) && ranks[4] > T::UNRANKED);
+            assert_eq!(ranks.map(T::unranked), falling.map(|(n, index)| (x(n), index)));
+            for none in [0.0, -0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
+                assert_eq!(x(none).ranked(3), T::UNRANKED);
+            }
+            assert_eq!(T::unranked(T::UNRANKED).0, T::ZERO);
+        }
+        check::<f32>();
+        check::<f64>();
     }
 
     #[test]
