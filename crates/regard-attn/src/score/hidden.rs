@@ -2,7 +2,7 @@
 //! additive score and GATv2 share.
 
 use regard_tensor::Real;
-use regard_tensor::simd::{self, Kernel};
+use regard_tensor::simd::{self, Kernel, Level};
 
 use super::{Block, BlockMut};
 
@@ -48,8 +48,10 @@ impl<T: Real> Activation<T> for LeakyRelu<T> {
     }
 }
 
-/// Entries of a row that are worked on together.
-const LANES: usize = 8;
+/// Entries of a row that are worked on together, with AVX-512; half as many below, where there are half as many
+/// registers of half the size.
+const LANES: usize = 16;
+const HALF: usize = LANES / 2;
 
 /// `Σ_c v_c f(q_c + k_c)`: a tile of one pair, with its bits.
 pub(super) fn score<T: Real>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -> T {
@@ -63,16 +65,21 @@ fn one<T>(row: &[T]) -> Block<'_, T> {
     Block { data: row, rows: 1, width: row.len(), stride: row.len() }
 }
 
-/// Eight partial sums, then those in order, then the rest.
+/// N partial sums, then those in order, then the rest.
 #[inline(always)]
-fn sum<T: Real, const FMA: bool>(f: impl Activation<T>, v: &[T], q: &[T], k: &[T]) -> T {
+fn sum<T: Real, const FMA: bool, const N: usize>(
+    f: impl Activation<T>,
+    v: &[T],
+    q: &[T],
+    k: &[T],
+) -> T {
     let d = v.len();
     let (q, k) = (&q[..d], &k[..d]);
-    let mut lanes = [T::ZERO; LANES];
-    let body = d / LANES * LANES;
-    for c in (0..body).step_by(LANES) {
-        let (v, q, k) = (&v[c..c + LANES], &q[c..c + LANES], &k[c..c + LANES]);
-        for l in 0..LANES {
+    let mut lanes = [T::ZERO; N];
+    let body = d / N * N;
+    for c in (0..body).step_by(N) {
+        let (v, q, k) = (&v[c..c + N], &q[c..c + N], &k[c..c + N]);
+        for l in 0..N {
             lanes[l] += v[l] * f.value::<FMA>(q[l] + k[l]);
         }
     }
@@ -112,10 +119,14 @@ pub(super) fn tile<T: Real>(
     out: &mut [T],
     stride: usize,
 ) {
-    simd::run(Tile { f, v, q, k, out, stride });
+    if simd::level() == Level::Avx512 {
+        simd::run(Tile::<_, _, LANES> { f, v, q, k, out, stride });
+    } else {
+        simd::run(Tile::<_, _, HALF> { f, v, q, k, out, stride });
+    }
 }
 
-struct Tile<'a, T, F> {
+struct Tile<'a, T, F, const N: usize> {
     f: F,
     v: &'a [T],
     q: Block<'a, T>,
@@ -124,7 +135,7 @@ struct Tile<'a, T, F> {
     stride: usize,
 }
 
-impl<T: Real, F: Activation<T>> Kernel for Tile<'_, T, F> {
+impl<T: Real, F: Activation<T>, const N: usize> Kernel for Tile<'_, T, F, N> {
     type Output = ();
 
     #[inline(always)]
@@ -133,7 +144,7 @@ impl<T: Real, F: Activation<T>> Kernel for Tile<'_, T, F> {
         for i in 0..q.rows {
             let out = &mut out[i * stride..i * stride + k.rows];
             for (j, out) in out.iter_mut().enumerate() {
-                *out = sum::<T, FMA>(f, v, q.row(i), k.row(j));
+                *out = sum::<T, FMA, N>(f, v, q.row(i), k.row(j));
             }
         }
     }
@@ -151,14 +162,15 @@ pub(super) fn tile_backward<T: Real>(
     dk: &mut BlockMut<'_, T>,
     dv: &mut [T],
 ) {
-    let body = v.len() / LANES * LANES;
-    for c in (0..body).step_by(LANES) {
+    let n = if simd::level() == Level::Avx512 { LANES } else { HALF };
+    let body = v.len() / n * n;
+    for c in (0..body).step_by(n).chain(body..v.len()) {
         let (dq, dk) = (&mut *dq, &mut *dk);
-        simd::run(Columns::<_, _, LANES> { f, v, q, k, g, stride, dq, dk, dv, c });
-    }
-    for c in body..v.len() {
-        let (dq, dk) = (&mut *dq, &mut *dk);
-        simd::run(Columns::<_, _, 1> { f, v, q, k, g, stride, dq, dk, dv, c });
+        match if c < body { n } else { 1 } {
+            LANES => simd::run(Columns::<_, _, LANES> { f, v, q, k, g, stride, dq, dk, dv, c }),
+            HALF => simd::run(Columns::<_, _, HALF> { f, v, q, k, g, stride, dq, dk, dv, c }),
+            _ => simd::run(Columns::<_, _, 1> { f, v, q, k, g, stride, dq, dk, dv, c }),
+        }
     }
 }
 
@@ -176,10 +188,10 @@ struct Columns<'a, 'b, 'c, T, F, const N: usize> {
     c: usize,
 }
 
-/// N entries of a row.
+/// N entries of a row, from entry `c` on.
 #[inline(always)]
 fn some<T: Real, const N: usize>(row: &[T], c: usize) -> [T; N] {
-    std::array::from_fn(|l| row[c + l])
+    *row[c..].first_chunk().expect("a row that long")
 }
 
 impl<T: Real, F: Activation<T>, const N: usize> Kernel for Columns<'_, '_, '_, T, F, N> {
@@ -209,9 +221,11 @@ impl<T: Real, F: Activation<T>, const N: usize> Kernel for Columns<'_, '_, '_, T
                     by_sum[l] = *g * v[l] * slope;
                 }
                 let to_k = &mut dk.row(j)[c..c + N];
+                let mut of_dk: [T; N] = some(to_k, 0);
                 for l in 0..N {
-                    to_k[l] += by_sum[l];
+                    of_dk[l] += by_sum[l];
                 }
+                to_k.copy_from_slice(&of_dk);
                 for l in 0..N {
                     to_v[l] += by_v[l];
                     sum[l] += by_sum[l];
