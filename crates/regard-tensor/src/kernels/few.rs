@@ -1,7 +1,7 @@
 //! C ← α·A·Bᵀ for a few rows of A, with the rows of B read where they lie.
 //!
-//! For a product that reads B once, packing it costs as much as the product. Here squares of 8 × 8 numbers of B are
-//! transposed in registers. Each element sums over the depth as in [`super::product`]: the bits are the same.
+//! For a product that reads B once, packing it costs as much as the product. Here squares of B, 8 × 8 numbers with
+//! AVX2 and 16 × 16 with AVX-512, are transposed in registers. Each element sums over the depth as in [`super::product`]: the bits are the same.
 
 use crate::Real;
 use crate::simd::{self, Kernel, fma};
@@ -55,7 +55,7 @@ pub fn dots<T: Real>(
     if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
         && simd::level() != simd::Level::Plain
     {
-        let all = avx2::All {
+        let all = All {
             a: a.data.as_ptr().cast(),
             a_stride: a.stride,
             b: b.data.as_ptr().cast(),
@@ -66,16 +66,12 @@ pub fn dots<T: Real>(
             c: c.as_mut_ptr().cast(),
             c_stride,
         };
-        // SAFETY: T is f32, every level above Plain has AVX2 and FMA, and the three matrices hold their
-        // elements, as was just checked; C is borrowed mutably.
+        // SAFETY: T is f32, the processor has what the level names, above Plain AVX2 and FMA at least, and the three
+        // matrices hold their elements, as was just checked; C is borrowed mutably.
         unsafe {
-            match a.rows {
-                1 => avx2::rows::<1>(all),
-                2 => avx2::rows::<2>(all),
-                3 => avx2::rows::<3>(all),
-                4 => avx2::rows::<4>(all),
-                5 => avx2::rows::<5>(all),
-                _ => avx2::rows::<6>(all),
+            match simd::level() {
+                simd::Level::Avx512 => avx512::dots(all, a.rows),
+                _ => avx2::dots(all, a.rows),
             }
         }
         return;
@@ -112,100 +108,139 @@ impl<T: Real> Kernel for Dots<'_, T> {
     }
 }
 
+/// The three matrices.
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::{
-        _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps,
-        _mm256_setzero_ps, _mm256_storeu_ps,
-    };
+#[derive(Clone, Copy)]
+struct All {
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+    n: usize,
+    depth: usize,
+    alpha: f32,
+    c: *mut f32,
+    c_stride: usize,
+}
 
-    use super::super::transpose::avx2::columns;
+/// The products of one instruction set: its name and features, and the lanes of a vector.
+#[cfg(target_arch = "x86_64")]
+macro_rules! dots {
+    ($name:ident, $features:literal, lanes $lanes:literal, zero $zero:ident, set $set:ident, load $load:ident,
+     store $store:ident, fma $fma:ident, mul $mul:ident) => {
+        mod $name {
+            use std::arch::x86_64::{
+                _MM_HINT_T0, _mm_prefetch, $fma, $load, $mul, $set, $store, $zero,
+            };
 
-    /// The three matrices.
-    #[derive(Clone, Copy)]
-    pub(super) struct All {
-        pub(super) a: *const f32,
-        pub(super) a_stride: usize,
-        pub(super) b: *const f32,
-        pub(super) b_stride: usize,
-        pub(super) n: usize,
-        pub(super) depth: usize,
-        pub(super) alpha: f32,
-        pub(super) c: *mut f32,
-        pub(super) c_stride: usize,
-    }
+            use super::super::transpose::$name::columns;
+            use super::All;
 
-    /// M rows of A against all rows of B, eight at a time.
-    ///
-    /// # Safety
-    /// AVX2 and FMA are there, and the three matrices hold their elements, C for writes; `n` is not 0.
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn rows<const M: usize>(all: All) {
-        let All { a, a_stride, b, b_stride, n, depth, alpha, c, c_stride } = all;
-        let whole = depth / 8 * 8;
-        for first in (0..n).step_by(8) {
-            // Rows behind the last are the last once more; what they give goes nowhere.
-            let mut lines = [b; 8];
-            for (l, line) in lines.iter_mut().enumerate() {
-                // SAFETY: a row of B.
-                *line = unsafe { b.add((first + l).min(n - 1) * b_stride) };
-            }
-            // The next eight rows, which the processor does not foresee where they are far apart.
-            if first + 16 <= n {
-                for l in 0..8 {
-                    for k in (0..depth).step_by(16) {
-                        _mm_prefetch::<_MM_HINT_T0>(lines[l].wrapping_add(8 * b_stride + k).cast());
-                    }
-                }
-            }
-            let mut acc = [_mm256_setzero_ps(); M];
-            for k in (0..whole).step_by(8) {
-                let mut places = lines;
-                for place in &mut places {
-                    *place = place.wrapping_add(k);
-                }
-                // SAFETY: eight elements from k on of eight rows of B.
-                let square = unsafe { columns(places) };
-                for x in 0..8 {
-                    for r in 0..M {
-                        // SAFETY: an element of A.
-                        let a = _mm256_set1_ps(unsafe { *a.add(r * a_stride + k + x) });
-                        acc[r] = _mm256_fmadd_ps(a, square[x], acc[r]);
-                    }
-                }
-            }
-            for k in whole..depth {
-                let mut column = [0.0; 8];
-                for l in 0..8 {
-                    // SAFETY: an element of B.
-                    column[l] = unsafe { *lines[l].add(k) };
-                }
-                // SAFETY: eight numbers on the stack.
-                let column = unsafe { _mm256_loadu_ps(column.as_ptr()) };
-                for r in 0..M {
-                    // SAFETY: an element of A.
-                    let a = _mm256_set1_ps(unsafe { *a.add(r * a_stride + k) });
-                    acc[r] = _mm256_fmadd_ps(a, column, acc[r]);
-                }
-            }
-            for r in 0..M {
-                let product = _mm256_mul_ps(_mm256_set1_ps(alpha), acc[r]);
-                let count = (n - first).min(8);
-                // SAFETY: `count` elements of a row of C from `first` on.
+            /// A few rows of A against all rows of B.
+            ///
+            /// # Safety
+            /// As [`rows`]; A has `count` rows, at most [`super::MOST`].
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn dots(all: All, count: usize) {
+                // SAFETY: the caller's promise.
                 unsafe {
-                    let c = c.add(r * c_stride + first);
-                    if count == 8 {
-                        _mm256_storeu_ps(c, product);
-                    } else {
-                        let mut last = [0.0; 8];
-                        _mm256_storeu_ps(last.as_mut_ptr(), product);
-                        c.copy_from_nonoverlapping(last.as_ptr(), count);
+                    match count {
+                        1 => rows::<1>(all),
+                        2 => rows::<2>(all),
+                        3 => rows::<3>(all),
+                        4 => rows::<4>(all),
+                        5 => rows::<5>(all),
+                        _ => rows::<6>(all),
+                    }
+                }
+            }
+
+            /// M rows of A against all rows of B, as many at a time as a vector holds.
+            ///
+            /// # Safety
+            /// The processor has the features, and the three matrices hold their elements, C for writes; `n` is not 0.
+            #[target_feature(enable = $features)]
+            unsafe fn rows<const M: usize>(all: All) {
+                let All { a, a_stride, b, b_stride, n, depth, alpha, c, c_stride } = all;
+                let whole = depth / $lanes * $lanes;
+                for first in (0..n).step_by($lanes) {
+                    // Rows behind the last are the last once more; what they give goes nowhere.
+                    let mut lines = [b; $lanes];
+                    for (l, line) in lines.iter_mut().enumerate() {
+                        // SAFETY: a row of B.
+                        *line = unsafe { b.add((first + l).min(n - 1) * b_stride) };
+                    }
+                    // The next rows, which the processor does not foresee where they are far apart.
+                    if first + 2 * $lanes <= n {
+                        for l in 0..$lanes {
+                            for k in (0..depth).step_by(16) {
+                                _mm_prefetch::<_MM_HINT_T0>(
+                                    lines[l].wrapping_add($lanes * b_stride + k).cast(),
+                                );
+                            }
+                        }
+                    }
+                    let mut acc = [$zero(); M];
+                    for k in (0..whole).step_by($lanes) {
+                        let mut places = lines;
+                        for place in &mut places {
+                            *place = place.wrapping_add(k);
+                        }
+                        // SAFETY: as many elements from k on of as many rows of B.
+                        let square = unsafe { columns(places) };
+                        for x in 0..$lanes {
+                            for r in 0..M {
+                                // SAFETY: an element of A.
+                                let a = $set(unsafe { *a.add(r * a_stride + k + x) });
+                                acc[r] = $fma(a, square[x], acc[r]);
+                            }
+                        }
+                    }
+                    for k in whole..depth {
+                        let mut column = [0.0; $lanes];
+                        for l in 0..$lanes {
+                            // SAFETY: an element of B.
+                            column[l] = unsafe { *lines[l].add(k) };
+                        }
+                        // SAFETY: a vector of numbers on the stack.
+                        let column = unsafe { $load(column.as_ptr()) };
+                        for r in 0..M {
+                            // SAFETY: an element of A.
+                            let a = $set(unsafe { *a.add(r * a_stride + k) });
+                            acc[r] = $fma(a, column, acc[r]);
+                        }
+                    }
+                    for r in 0..M {
+                        let product = $mul($set(alpha), acc[r]);
+                        let count = (n - first).min($lanes);
+                        // SAFETY: `count` elements of a row of C from `first` on.
+                        unsafe {
+                            let c = c.add(r * c_stride + first);
+                            if count == $lanes {
+                                $store(c, product);
+                            } else {
+                                let mut last = [0.0; $lanes];
+                                $store(last.as_mut_ptr(), product);
+                                c.copy_from_nonoverlapping(last.as_ptr(), count);
+                            }
+                        }
                     }
                 }
             }
         }
-    }
+    };
 }
+
+#[cfg(target_arch = "x86_64")]
+dots!(
+    avx2, "avx2,fma", lanes 8, zero _mm256_setzero_ps, set _mm256_set1_ps, load _mm256_loadu_ps,
+    store _mm256_storeu_ps, fma _mm256_fmadd_ps, mul _mm256_mul_ps
+);
+#[cfg(target_arch = "x86_64")]
+dots!(
+    avx512, "avx512f", lanes 16, zero _mm512_setzero_ps, set _mm512_set1_ps, load _mm512_loadu_ps,
+    store _mm512_storeu_ps, fma _mm512_fmadd_ps, mul _mm512_mul_ps
+);
 
 #[cfg(test)]
 mod tests {

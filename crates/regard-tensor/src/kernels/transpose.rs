@@ -115,7 +115,7 @@ pub(super) mod avx2 {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx512 {
+pub(super) mod avx512 {
     use std::arch::x86_64::{
         __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_setzero_ps,
         _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
@@ -130,7 +130,11 @@ mod avx512 {
         // SAFETY: the caller's promise; a square begins at most 16 columns before `whole`.
         unsafe {
             for c in (0..whole).step_by(16) {
-                square(&rows, c, out.add(c * 16));
+                let mut places = rows;
+                for place in &mut places {
+                    *place = place.add(c);
+                }
+                square(places, out.add(c * 16));
             }
             for c in whole..width {
                 for (l, row) in rows.iter().enumerate() {
@@ -154,20 +158,35 @@ mod avx512 {
         _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)))
     }
 
-    /// A square of 16 × 16, from column `c` on: pairs of numbers, then of pairs, within each quarter of a register; then the
-    /// quarters. Loops, no closures: those would be functions that take registers through memory.
+    /// A square of 16 × 16, of which the columns go to places 16 elements apart.
     ///
     /// # Safety
     /// As [`sixteen`], for 16 elements of each row and 256 of `out`.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn square(rows: &[*const f32; 16], c: usize, out: *mut f32) {
+    unsafe fn square(rows: [*const f32; 16], out: *mut f32) {
+        // SAFETY: the caller's promise.
+        let columns = unsafe { columns(rows) };
+        for m in 0..16 {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(out.add(m * 16), columns[m]) };
+        }
+    }
+
+    /// The columns of a square of 16 × 16, of which the rows begin at these places: pairs of numbers, then of pairs, within
+    /// each quarter of a register; then the quarters. Loops, no closures: those would be functions that take registers
+    /// through memory.
+    ///
+    /// # Safety
+    /// AVX-512F is there, and sixteen numbers of each row are readable.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(in super::super) unsafe fn columns(rows: [*const f32; 16]) -> [__m512; 16] {
         let mut t = [_mm512_setzero_ps(); 16];
         for n in 0..8 {
             // SAFETY: the caller's promise.
-            let (a, b) = unsafe {
-                (_mm512_loadu_ps(rows[2 * n].add(c)), _mm512_loadu_ps(rows[2 * n + 1].add(c)))
-            };
+            let (a, b) =
+                unsafe { (_mm512_loadu_ps(rows[2 * n]), _mm512_loadu_ps(rows[2 * n + 1])) };
             t[2 * n] = _mm512_unpacklo_ps(a, b);
             t[2 * n + 1] = _mm512_unpackhi_ps(a, b);
         }
@@ -180,6 +199,7 @@ mod avx512 {
             u[4 * n + 2] = low(b, d);
             u[4 * n + 3] = high(b, d);
         }
+        let mut out = [_mm512_setzero_ps(); 16];
         for m in 0..4 {
             let (a, b, c, d) = (u[m], u[4 + m], u[8 + m], u[12 + m]);
             // Quarters 0 and 2, and 1 and 3, of two registers each.
@@ -187,17 +207,12 @@ mod avx512 {
                 (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
             let (even_cd, odd_cd) =
                 (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
-            let columns = [
-                _mm512_shuffle_f32x4::<0x88>(even_ab, even_cd),
-                _mm512_shuffle_f32x4::<0x88>(odd_ab, odd_cd),
-                _mm512_shuffle_f32x4::<0xdd>(even_ab, even_cd),
-                _mm512_shuffle_f32x4::<0xdd>(odd_ab, odd_cd),
-            ];
-            for n in 0..4 {
-                // SAFETY: the caller's promise: columns m, 4 + m, 8 + m and 12 + m of the square.
-                unsafe { _mm512_storeu_ps(out.add((4 * n + m) * 16), columns[n]) };
-            }
+            out[m] = _mm512_shuffle_f32x4::<0x88>(even_ab, even_cd);
+            out[4 + m] = _mm512_shuffle_f32x4::<0x88>(odd_ab, odd_cd);
+            out[8 + m] = _mm512_shuffle_f32x4::<0xdd>(even_ab, even_cd);
+            out[12 + m] = _mm512_shuffle_f32x4::<0xdd>(odd_ab, odd_cd);
         }
+        out
     }
 }
 
