@@ -345,7 +345,22 @@ fn insert<T: Real>(weights: &[[T; LANES]], first: u32, tops: &mut [[T::Ranked; L
     simd::vectorise(
         #[inline(always)]
         move || {
+            let Some(last) = tops.len().checked_sub(1) else { return };
+            // The later of many keys are among the largest of few rows, if of any; of the first ones nobody can guess.
+            let mostly_passed_over = first as usize >= 64 * tops.len();
+            let mut least = [T::ZERO; LANES];
+            for l in 0..LANES {
+                least[l] = T::unranked(tops[last][l]).0;
+            }
             for (key, weights) in (first..).zip(weights) {
+                // One as large as another comes after it.
+                let mut any = !mostly_passed_over;
+                for l in 0..LANES {
+                    any |= weights[l] > least[l];
+                }
+                if !any {
+                    continue;
+                }
                 let mut new = [T::UNRANKED; LANES];
                 for l in 0..LANES {
                     new[l] = weights[l].ranked(key);
@@ -357,6 +372,9 @@ fn insert<T: Real>(weights: &[[T; LANES]], first: u32, tops: &mut [[T::Ranked; L
                         top[l] = a.max(b);
                         new[l] = a.min(b);
                     }
+                }
+                for l in 0..LANES {
+                    least[l] = T::unranked(tops[last][l]).0;
                 }
             }
         },

@@ -51,6 +51,46 @@ impl Given<'_> {
     }
 }
 
+/// Places of a mask that are looked at together.
+const GROUP: usize = 32;
+
+/// Whether one, and whether each, is true; of many at a time, without an early exit.
+fn any_and_all(row: &[bool]) -> (bool, bool) {
+    let (mut any, mut all) = (false, true);
+    let (groups, rest) = row.as_chunks::<GROUP>();
+    for group in groups {
+        let (mut any_of_group, mut all_of_group) = (false, true);
+        for allowed in group {
+            any_of_group |= *allowed;
+            all_of_group &= *allowed;
+        }
+        any |= any_of_group;
+        all &= all_of_group;
+    }
+    for allowed in rest {
+        any |= *allowed;
+        all &= *allowed;
+    }
+    (any, all)
+}
+
+/// The first place that is true.
+fn first_true(row: &[bool]) -> Option<usize> {
+    let (groups, rest) = row.as_chunks::<GROUP>();
+    let skipped = groups.iter().position(|group| any_and_all(group).0).unwrap_or(groups.len());
+    let in_group = groups.get(skipped).map_or(rest, |group| group);
+    Some(skipped * GROUP + in_group.iter().position(|allowed| *allowed)?)
+}
+
+/// The last place that is true.
+fn last_true(row: &[bool]) -> Option<usize> {
+    let (rest, groups) = row.as_rchunks::<GROUP>();
+    let Some(n) = groups.iter().rposition(|group| any_and_all(group).0) else {
+        return rest.iter().rposition(|allowed| *allowed);
+    };
+    Some(rest.len() + n * GROUP + groups[n].iter().rposition(|allowed| *allowed)?)
+}
+
 impl Scope for Given<'_> {
     fn name(&self) -> &'static str {
         ENTRY.name
@@ -81,21 +121,17 @@ impl Scope for Given<'_> {
         self.row(at, query, &(key..key + 1))[0]
     }
 
-    fn tile(&self, at: At, mut queries: Span, keys: Span) -> Coverage {
+    fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         let (mut any, mut all) = (false, true);
-        let mixed = queries.any(|i| {
-            let row = self.row(at, i, &keys);
-            any |= row.contains(&true);
-            all &= !row.contains(&false);
-            any && !all
-        });
-        if mixed {
-            Coverage::Partial
-        } else if any {
-            Coverage::Whole
-        } else {
-            Coverage::Skip
+        for i in queries {
+            let (any_of_row, all_of_row) = any_and_all(self.row(at, i, &keys));
+            any |= any_of_row;
+            all &= all_of_row;
+            if any && !all {
+                return Coverage::Partial;
+            }
         }
+        if any { Coverage::Whole } else { Coverage::Skip }
     }
 
     fn keys(&self, at: At, queries: Span) -> Span {
@@ -103,10 +139,10 @@ impl Scope for Given<'_> {
         for i in queries {
             let row = self.row(at, i, &(0..at.kv_len));
             // Only what would widen the range is looked at.
-            if let Some(first) = row[..start].iter().position(|allowed| *allowed) {
+            if let Some(first) = first_true(&row[..start]) {
                 start = first;
             }
-            if let Some(last) = row[end..].iter().rposition(|allowed| *allowed) {
+            if let Some(last) = last_true(&row[end..]) {
                 end += last + 1;
             }
         }
@@ -117,5 +153,30 @@ impl Scope for Given<'_> {
         let sees = |i: &usize| self.row(at, *i, &keys).contains(&true);
         let Some(first) = (0..at.q_len).find(sees) else { return 0..0 };
         first..(first..at.q_len).rfind(sees).map_or(first, |last| last + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_found_wherever_they_lie() {
+        for n in [0, 1, 31, 32, 33, 64, 100] {
+            assert_eq!(
+                (first_true(&[false; 100][..n]), last_true(&[false; 100][..n])),
+                (None, None)
+            );
+            for i in 0..n {
+                for j in i..n {
+                    let mut row = vec![false; n];
+                    (row[i], row[j]) = (true, true);
+                    assert_eq!((first_true(&row), last_true(&row)), (Some(i), Some(j)), "{n}");
+                    assert_eq!(any_and_all(&row), (true, n == j - i + 1 && n <= 2));
+                }
+            }
+        }
+        assert_eq!(any_and_all(&[true; 70]), (true, true));
+        assert_eq!(any_and_all(&[false; 70]), (false, false));
     }
 }
