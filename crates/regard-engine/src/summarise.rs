@@ -224,9 +224,8 @@ impl<'a, T: Real> Job<'a, T> {
                 );
             }
         }
-        if !matches!(streaming, Streaming::Pick { .. }) {
-            tops.finish(&mut out.top[tile.queries.start * self.wanted.top..], self.wanted.top);
-        }
+        // Of picks it saw none.
+        tops.finish(&mut out.top[tile.queries.start * self.wanted.top..], self.wanted.top);
     }
 
     /// Takes in the shares of a tile; they become weights.
@@ -328,7 +327,7 @@ impl<T: Real> Tops<T> {
 
     /// Writes what was found to rows of `width` places.
     fn finish(&self, out: &mut [Top<T>], width: usize) {
-        for i in 0..if self.most == 0 { 0 } else { self.rows } {
+        for i in 0..self.rows {
             let ranks = &self.ranks[i / LANES * self.most..][..self.most];
             for (ranks, out) in ranks.iter().zip(&mut out[i * width..]) {
                 let (weight, key) = T::unranked(ranks[i % LANES]);

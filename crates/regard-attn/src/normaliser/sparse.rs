@@ -165,3 +165,30 @@ pub(super) fn sums<T: Real, const N: usize>(
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Entmax15, Normaliser, Sparsemax};
+    use super::FEW;
+
+    /// As many candidates as are taken by themselves, and more than that: the τ is the same.
+    #[test]
+    fn a_wide_support_is_found_in_the_row_itself() {
+        for n in [FEW - 1, FEW, FEW + 1, 2 * FEW + 5] {
+            let both: [&dyn Normaliser<f64>; 2] = [&Sparsemax, &Entmax15];
+            for normaliser in both {
+                // Equal scores share; low ones, and what is forbidden, get nothing.
+                let mut row = vec![3.0; n];
+                row.extend([-9.0, f64::NEG_INFINITY]);
+                assert_eq!(normaliser.row(&mut row), 0.0);
+                assert!(row[..n].iter().all(|a| (a * n as f64 - 1.0).abs() < 1e-12), "{n}");
+                assert_eq!(row[n..], [0.0; 2]);
+                // Scores a little apart, all in the support.
+                let mut row: Vec<f64> = (0..n).map(|i| 1e-3 * i as f64 / n as f64).collect();
+                normaliser.row(&mut row);
+                assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{n}");
+                assert!(row.is_sorted() && row[0] > 0.0, "{n}");
+            }
+        }
+    }
+}

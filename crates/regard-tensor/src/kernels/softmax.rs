@@ -308,7 +308,7 @@ mod avx512 {
         }
         for i in 0..N {
             let high = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(xs[i], lowest);
-            // p·2ⁿ, exact.
+            // p·2ⁿ, rounded once, as the product is.
             p[i] = _mm512_maskz_scalef_ps(high, p[i], n[i]);
         }
         p
