@@ -92,6 +92,11 @@ pub trait Scope: Sync + Debug {
         false
     }
 
+    /// Whether all heads see the same: then keys are listed once for several heads.
+    fn same_for_heads(&self) -> bool {
+        false
+    }
+
     /// Appends every key that `query` may see to `keys`, in ascending order.
     fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
         let range = self.keys(at, query..query + 1);

@@ -54,6 +54,22 @@ pub enum Lowering<T> {
     },
 }
 
+/// A score that is the LeakyReLU of a number of the query and one of the key: `s = f(by_query·q + by_key·k)` with f(x) = x for
+/// x > 0, else slope·x; slope 1 leaves the sum as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct SumOfParts<'a, T> {
+    /// What the query is multiplied with, `[d_k]`.
+    pub by_query: &'a [T],
+    /// What the key is multiplied with, `[d_k]`.
+    pub by_key: &'a [T],
+    /// Slope below zero, finite.
+    pub slope: T,
+    /// Where the gradient of `by_query` begins in that of the parameters.
+    pub query_params: usize,
+    /// Where that of `by_key` begins.
+    pub key_params: usize,
+}
+
 /// A block of rows with a stride: row i is `data[i·stride .. i·stride + width]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a, T> {
@@ -162,6 +178,13 @@ pub trait Score<T: Real>: Sync + Debug {
         Lowering::Tile
     }
 
+    /// The score of `head` as a function of the sum of two numbers, if it is one: where few, scattered keys are looked at,
+    /// each number is then computed once and not once a pair.
+    fn sum_of_parts(&self, head: usize, d_k: usize) -> Option<SumOfParts<'_, T>> {
+        let _ = (head, d_k);
+        None
+    }
+
     /// `out[i·stride + j] = s(q_i, k_j)` for every pair of a tile.
     fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {
         for i in 0..q.rows {
@@ -249,6 +272,10 @@ impl<T: Real, S: Score<T> + ?Sized> Score<T> for &S {
 
     fn lowering(&self) -> Lowering<T> {
         (**self).lowering()
+    }
+
+    fn sum_of_parts(&self, head: usize, d_k: usize) -> Option<SumOfParts<'_, T>> {
+        (**self).sum_of_parts(head, d_k)
     }
 
     fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {

@@ -15,6 +15,7 @@ use crate::gradients::{Gradients, Targets};
 use crate::pack::{self, Across, Along, Source, padded_width};
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit};
 use crate::rows::Extent;
+use crate::rowwise::by_key::{KeyScratch, Seen};
 use crate::rowwise::{self, RowScratch};
 use crate::score::{Keys, ParamGradients, Queries};
 
@@ -79,11 +80,18 @@ pub fn backward<T: Real>(
 
     let inputs = Inputs { call, q, k, v };
     let targets = Targets::new(grads.arrays, grads.add, dims, &query_rows, &key_rows)?;
+    let by_rows = rowwise::suited(call);
+    let by_key = rowwise::by_key::suited(call, &upstream);
+    let seen = by_rows.iter().enumerate().map(|(item, by_rows)| {
+        if *by_rows && by_key { Seen::new(call, call.at(item, 0)) } else { None }
+    });
+    let seen = seen.collect();
     let job = Backward {
         inputs,
         context,
         lse,
-        by_rows: rowwise::suited(call),
+        by_rows,
+        seen,
         queries: call.query_offsets(),
         d_context,
         upstream,
@@ -124,6 +132,8 @@ struct Backward<'a, T: Real> {
     lse: &'a [T],
     /// The items whose queries are taken one by one.
     by_rows: Vec<bool>,
+    /// For items whose gradients are taken key by key, the queries of each key.
+    seen: Vec<Option<Seen>>,
     /// Where each item's queries begin in a head of `lse`.
     queries: Vec<usize>,
     d_context: Rows<'a, T>,
@@ -141,6 +151,7 @@ struct Scratch<'a, T: Real> {
     values: Across<T>,
     piece: Piece<T>,
     row: RowScratch<T>,
+    of_keys: KeyScratch<T>,
     other_keys: Vec<Buffer<T>>,
 }
 
@@ -225,6 +236,7 @@ impl<T: Real> Scratch<'_, T> {
             values: Across::new(),
             piece: Piece::new(call),
             row: RowScratch::new(),
+            of_keys: KeyScratch::new(),
             other_keys: Vec::new(),
         }
     }

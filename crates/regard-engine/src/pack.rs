@@ -110,6 +110,19 @@ impl<T: Real> Odd<T> {
     }
 }
 
+/// Copies a row, by eight numbers at a time: a call for each short row takes longer than the row.
+#[inline(always)]
+pub(crate) fn copy_short<T: Real>(row: &[T], out: &mut [T]) {
+    let (pieces, rest) = row.as_chunks::<8>();
+    let (out, last) = out.split_at_mut(pieces.len() * 8);
+    for (out, piece) in out.as_chunks_mut::<8>().0.iter_mut().zip(pieces) {
+        *out = *piece;
+    }
+    if !rest.is_empty() {
+        last.copy_from_slice(rest);
+    }
+}
+
 /// Copies rows to rows `stride` apart, of which the rest becomes zero; returns whether all are finite.
 pub(crate) fn copy<T: Real>(
     source: Source<'_, T>,

@@ -1,6 +1,11 @@
 //! Query by query, with whole rows: where keys are few and scattered (a sparse graph).
 //!
-//! Nothing is packed: keys and values are read where they lie. The order of sums is that of the keys.
+//! Nothing is packed: keys and values are read where they lie. The order of sums is that of the keys. Here stands the way that
+//! serves every call, head by head; under a softmax and without positions four heads go side by side ([`abreast`]), and where
+//! the score is made of two numbers, as a GAT's is, gradients go key by key ([`by_key`]).
+
+pub(crate) mod abreast;
+pub(crate) mod by_key;
 
 use regard_attn::call::row_stream;
 use regard_attn::normaliser::gumbel;
@@ -10,7 +15,7 @@ use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::kernel::padded;
 use crate::kernel::softmax::{self, Running};
-use crate::pack::{self, Source};
+use crate::pack::{self, Source, copy_short};
 use crate::plan::{Inputs, Unit};
 use crate::score::{FinitePart, ParamGradients, scale_tile};
 
@@ -92,6 +97,12 @@ pub(crate) struct RowScratch<T: Real> {
     scores: Buffer<T>,
     d: Buffer<T>,
     dq: Buffer<T>,
+}
+
+impl<T: Real> Default for RowScratch<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T: Real> RowScratch<T> {
@@ -500,19 +511,6 @@ fn scale_row<T: Real>(row: &mut [T], factor: T) {
 fn add_scaled<T: Real>(out: &mut [T], a: T, x: &[T]) {
     for (out, x) in out.iter_mut().zip(x) {
         *out += a * *x;
-    }
-}
-
-/// Copies a row, by eight numbers at a time: a call for each short row takes longer than the row.
-#[inline(always)]
-fn copy_short<T: Real>(row: &[T], out: &mut [T]) {
-    let (pieces, rest) = row.as_chunks::<8>();
-    let (out, last) = out.split_at_mut(pieces.len() * 8);
-    for (out, piece) in out.as_chunks_mut::<8>().0.iter_mut().zip(pieces) {
-        *out = *piece;
-    }
-    if !rest.is_empty() {
-        last.copy_from_slice(rest);
     }
 }
 

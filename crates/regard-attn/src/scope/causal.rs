@@ -100,6 +100,10 @@ impl Scope for Causal {
         Ok(())
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, at: At, query: usize, key: usize) -> bool {
         key < self.visible(at, query)
     }

@@ -131,6 +131,10 @@ impl Scope for Documents {
         Ok(())
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, at: At, query: usize, key: usize) -> bool {
         self.document(at.item, query) == self.document(at.item, key)
     }

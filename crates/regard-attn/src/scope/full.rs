@@ -27,6 +27,10 @@ impl Scope for Full {
         ENTRY.name
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, _: At, _: usize, _: usize) -> bool {
         true
     }

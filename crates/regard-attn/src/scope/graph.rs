@@ -215,6 +215,10 @@ impl Scope for Graph<'_> {
         Ok(())
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, at: At, query: usize, key: usize) -> bool {
         (self.self_loops == SelfLoops::Added && query == key)
             || self.row(at, query).binary_search(&key).is_ok()

@@ -52,6 +52,10 @@ impl Scope for Lengths<'_> {
         Ok(())
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, at: At, _: usize, key: usize) -> bool {
         key < self.kv[at.item]
     }

@@ -68,6 +68,10 @@ impl Scope for Window {
         format!("window of {} before and {} after", side(self.left), side(self.right))
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
     fn allows(&self, at: At, query: usize, key: usize) -> bool {
         let query = at.q_offset + query;
         self.first(query) <= key && key <= self.last(query)

@@ -3,7 +3,7 @@
 use regard_tensor::{Real, kernels::reduce};
 
 use super::hidden::{Activation, LeakyRelu};
-use super::{Block, BlockMut, Score, add_scaled};
+use super::{Block, BlockMut, Score, SumOfParts, add_scaled};
 use crate::catalogue::{Entry, Kind, Paper, example};
 use crate::{AttnError, Dims};
 
@@ -121,6 +121,12 @@ impl<T: Real> Score<T> for Gat<'_, T> {
 
     fn n_params(&self) -> usize {
         self.a.len()
+    }
+
+    fn sum_of_parts(&self, head: usize, d_k: usize) -> Option<SumOfParts<'_, T>> {
+        let ((by_query, by_key), first) = (self.head(head, d_k), head * 2 * d_k);
+        let (query_params, key_params) = (first, first + d_k);
+        Some(SumOfParts { by_query, by_key, slope: self.slope, query_params, key_params })
     }
 
     fn tile(&self, head: usize, q: Block<'_, T>, k: Block<'_, T>, out: &mut [T], stride: usize) {

@@ -6,6 +6,8 @@ use regard_tensor::{Buffer, Real, simd};
 use super::{Backward, KeySums, Scratch};
 use crate::gradients::Targets;
 use crate::plan::Unit;
+use crate::rowwise::abreast::Heads;
+use crate::rowwise::by_key::{ByKey, Seen};
 use crate::rowwise::{self, KeyRows, Looks, Places, RowOf, RowScratch};
 use crate::score::ParamGradients;
 
@@ -18,8 +20,11 @@ impl<'a, T: Real> Backward<'a, T> {
         dparams: &mut ParamGradients<T>,
     ) {
         let (inputs, call) = (&self.inputs, self.inputs.call);
-        let Scratch { row: scratch, other_keys, .. } = scratch;
         let units = rowwise::together(inputs, unit, rowwise::BACKWARD_AT_ONCE);
+        if let Some(seen) = &self.seen[unit.item] {
+            return self.by_key(&units, seen, scratch, dparams);
+        }
+        let Scratch { row: scratch, other_keys, .. } = scratch;
         other_keys.resize_with(units.len().max(other_keys.len()), || Buffer::stale(0));
         let places: Vec<Places<'_, T>> = units
             .iter()
@@ -56,6 +61,40 @@ impl<'a, T: Real> Backward<'a, T> {
         }
     }
 
+    /// All keys of heads that are taken side by side.
+    fn by_key(
+        &self,
+        units: &[Unit],
+        seen: &Seen,
+        scratch: &mut Scratch<'a, T>,
+        dparams: &mut ParamGradients<T>,
+    ) {
+        let Some(first) = units.first() else { return };
+        let heads = Heads::new(&self.inputs, units);
+        let Some(parts) = heads.parts() else { return };
+        let (context, d_context, targets) = (self.context, self.d_context, &self.targets);
+        let of = ByKey { heads: &heads, parts, context, d_context, targets };
+        let stride = self.queries[self.inputs.call.items.len()];
+        let lse = &self.lse[first.kv_head * stride + self.queries[first.item]..];
+        of.run(seen, lse, stride, &mut scratch.of_keys, dparams);
+    }
+
+    /// What the loss looks at in one row.
+    fn looks(&self, item: usize, head: usize, query: usize) -> Looks<'_, T> {
+        let (call, up) = (self.inputs.call, self.upstream);
+        let at = call.at(item, head);
+        let first = self.first_row(&TileAt { at, queries: query..query + 1, keys: 0..0 });
+        let weights = self.weights[item] + (head * at.q_len + query) * at.kv_len;
+        let sums = head * self.keys[call.items.len()] + self.keys[item];
+        Looks {
+            dc: self.d_context.row(call.items[item].q_start + query, head, call.dims.d_v),
+            d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
+            d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
+            d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
+            d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
+        }
+    }
+
     /// The queries of some units of one item, one by one.
     fn rows(
         &self,
@@ -64,7 +103,6 @@ impl<'a, T: Real> Backward<'a, T> {
         dparams: &mut ParamGradients<T>,
     ) {
         let (inputs, call) = (&self.inputs, self.inputs.call);
-        let (d, up) = (call.dims, self.upstream);
         let Some((first, ..)) = units.first() else { return };
         let (first, item) = (*first, inputs.item(*first));
         for query in 0..item.q_len {
@@ -79,17 +117,7 @@ impl<'a, T: Real> Backward<'a, T> {
             for (unit, places, of_keys) in &mut *units {
                 for head in inputs.heads(*unit) {
                     let (at, source) = (call.at(unit.item, head), inputs.queries(*unit, head));
-                    let tile = TileAt { at, queries: query..query + 1, keys: 0..0 };
-                    let first = self.first_row(&tile);
-                    let weights = self.weights[at.item] + (at.head * at.q_len + query) * at.kv_len;
-                    let sums = at.head * self.keys[call.items.len()] + self.keys[at.item];
-                    let looks = Looks {
-                        dc: self.d_context.row(item.q_start + query, head, d.d_v),
-                        d_weights: up.weights.map(|d| &d[weights..weights + at.kv_len]),
-                        d_key_sums: up.key_sums.map(|d| &d[sums..sums + at.kv_len]),
-                        d_entropy: up.entropy.map_or(T::ZERO, |d| d[first]),
-                        d_log_prob: up.log_prob.map_or(T::ZERO, |d| d[first]),
-                    };
+                    let looks = self.looks(unit.item, head, query);
                     let row = RowOf { call, at, query, places: *places };
                     let dq = row.backward(source, &looks, scratch, of_keys, dparams);
                     if call.position.turns() {

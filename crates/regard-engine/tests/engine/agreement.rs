@@ -2,7 +2,7 @@
 
 use crate::support::net::check;
 use crate::support::parts::{NormaliserKind, PositionKind, ScopeKind, ScoreKind};
-use crate::support::{NORMALISERS, Problem, ROTARY, SCORES};
+use crate::support::{GradLayout, Layout, NORMALISERS, Problem, ROTARY, SCORES};
 use regard_attn::scope::{Alignment, Window};
 use regard_attn::{Dims, Dropout};
 use regard_tensor::Key;
@@ -62,6 +62,47 @@ fn long_rows() {
         let mut problem = Problem::new(ScoreKind::ScaledDot, 1, 1, items);
         problem.scope = scope;
         agrees(&problem);
+    }
+}
+
+/// Heads side by side (one, three, four, six) where keys are few and scattered, with scores that are made of two numbers
+/// and others, widths on both sides of eight, whatever the loss looks at, in every layout.
+#[test]
+fn sparse_graphs() {
+    let scores = [
+        ScoreKind::Gat { slope: 0.2 },
+        ScoreKind::Gat { slope: -0.5 },
+        ScoreKind::ScaledDot,
+        ScoreKind::Gatv2 { slope: 0.2 },
+    ];
+    for (score, seed) in scores.into_iter().zip(0..) {
+        for (n_heads, d_k, d_v) in [(1, 3, 7), (3, 8, 8), (4, 9, 36), (6, 16, 19)] {
+            for variant in 0..6 {
+                let dims = Dims { n_heads, n_kv_heads: n_heads, d_k, d_v };
+                let mut problem = Problem::sparse(score.clone(), dims, 10 * seed + variant);
+                match variant {
+                    1 => problem.dropout = Some(Dropout { rate: 0.4, key: Key::new(5) }),
+                    2 => problem.normaliser = NormaliserKind::Temperature(0.7),
+                    3 => {
+                        problem.layouts = [Layout { heads_first: true, gap: 3 }; 4];
+                        problem.add_gradients = false;
+                        problem.watch_weights();
+                    }
+                    4 => {
+                        problem.grad_layout = GradLayout::KeyValue;
+                        let causal = ScopeKind::Causal(Alignment::BottomRight);
+                        problem.scope = ScopeKind::And(vec![problem.scope, causal]);
+                    }
+                    5 => {
+                        problem.layouts = [Layout { heads_first: false, gap: 2 }; 4];
+                        problem.add_gradients = false;
+                        problem.normaliser = NormaliserKind::Sparsemax;
+                    }
+                    _ => {}
+                }
+                agrees(&problem);
+            }
+        }
     }
 }
 

@@ -16,8 +16,8 @@ use regard_testkit::check_gradients_of;
 #[test]
 fn forbidden_keys_change_nothing() {
     let mut spoilt = 0;
-    for seed in 0..200 {
-        let problem = draw(seed);
+    for seed in 0..220 {
+        let problem = if seed < 200 { draw(seed) } else { sparse(seed) };
         let want = problem.engine::<f32>();
         let junk = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][seed as usize % 3];
         let mut other = problem.clone();
@@ -105,37 +105,52 @@ fn spoil(problem: &mut Problem, junk: f64) -> usize {
 fn a_nan_reaches_only_who_sees_it() {
     let mut hidden = 0;
     for seed in 0..200 {
-        let problem = draw(seed);
-        let d = problem.dims;
-        let kv_rows = problem.kv_rows();
-        let row = Draw::new(seed + 1).below(kv_rows.max(1));
-        let mut sees = vec![false; problem.q_rows()];
-        let mut of_item = vec![false; problem.q_rows()];
-        problem.each_pair(|_, key, query, allowed| {
-            of_item[query] = true;
-            sees[query] |= allowed && key == row;
-        });
-        if !sees.contains(&true) {
-            continue;
-        }
-        let mut spoilt = problem.clone();
-        for head in 0..d.n_kv_heads {
-            spoilt.k[at(row, head, d.n_kv_heads, d.d_k)].fill(f64::NAN);
-            spoilt.v[at(row, head, d.n_kv_heads, d.d_v)].fill(f64::NAN);
-        }
-        let (got, want) = (spoilt.engine::<f32>(), problem.engine::<f32>());
-        for query in (0..sees.len()).filter(|query| of_item[*query] && !sees[*query]) {
-            for head in 0..d.n_heads {
-                let what = format!("{problem}: key {row}, query {query}");
-                let context = at(query, head, d.n_heads, d.d_v);
-                assert_same_bits(&got.context[context.clone()], &want.context[context], &what);
-                let dq = at(query, head, d.n_heads, d.d_k);
-                assert_same_bits(&got.dq[dq.clone()], &want.dq[dq], &what);
-            }
-            hidden += 1;
-        }
+        hidden += nan_is_hidden(&draw(seed), seed);
     }
     assert!(hidden > 1000, "{hidden} queries");
+    let hidden: usize = (0..20).map(|seed| nan_is_hidden(&sparse(seed), seed)).sum();
+    assert!(hidden > 1000, "{hidden} queries");
+}
+
+/// Heads side by side, few and scattered keys.
+fn sparse(seed: u64) -> Problem {
+    let dims = Dims { n_heads: 3, n_kv_heads: 3, d_k: 4, d_v: 9 };
+    let score = [ScoreKind::Gat { slope: 0.2 }, ScoreKind::ScaledDot][seed as usize % 2].clone();
+    Problem::sparse(score, dims, seed)
+}
+
+/// Spoils a key and its value; returns how many queries do not see it.
+fn nan_is_hidden(problem: &Problem, seed: u64) -> usize {
+    let mut hidden = 0;
+    let d = problem.dims;
+    let kv_rows = problem.kv_rows();
+    let row = Draw::new(seed + 1).below(kv_rows.max(1));
+    let mut sees = vec![false; problem.q_rows()];
+    let mut of_item = vec![false; problem.q_rows()];
+    problem.each_pair(|_, key, query, allowed| {
+        of_item[query] = true;
+        sees[query] |= allowed && key == row;
+    });
+    if !sees.contains(&true) {
+        return 0;
+    }
+    let mut spoilt = problem.clone();
+    for head in 0..d.n_kv_heads {
+        spoilt.k[at(row, head, d.n_kv_heads, d.d_k)].fill(f64::NAN);
+        spoilt.v[at(row, head, d.n_kv_heads, d.d_v)].fill(f64::NAN);
+    }
+    let (got, want) = (spoilt.engine::<f32>(), problem.engine::<f32>());
+    for query in (0..sees.len()).filter(|query| of_item[*query] && !sees[*query]) {
+        for head in 0..d.n_heads {
+            let what = format!("{problem}: key {row}, query {query}");
+            let context = at(query, head, d.n_heads, d.d_v);
+            assert_same_bits(&got.context[context.clone()], &want.context[context], &what);
+            let dq = at(query, head, d.n_heads, d.d_k);
+            assert_same_bits(&got.dq[dq.clone()], &want.dq[dq], &what);
+        }
+        hidden += 1;
+    }
+    hidden
 }
 
 /// With the chosen scores, also the other way round: who sees a NaN becomes one.

@@ -12,6 +12,7 @@ use std::fmt;
 
 use regard_attn::position::RotaryLayout;
 use regard_attn::reference::{self, Reference};
+use regard_attn::scope::{EdgeRows, SelfLoops};
 use regard_attn::{Call, Dims, Dropout, Item, Rows, RowsMut, Summary, Upstream, Wanted};
 use regard_engine::{GradArrays, Gradients, Place};
 use regard_tensor::Real;
@@ -258,6 +259,26 @@ impl Problem {
         };
         problem.fill(&mut Draw::new(7), [1.0; 2]);
         problem.set_position(PositionKind::None);
+        problem
+    }
+
+    /// Two items whose queries see few, scattered keys: what the engine takes row by row.
+    pub(crate) fn sparse(score: ScoreKind, dims: Dims, seed: u64) -> Self {
+        let items = Self::packed(&[(33, 150), (71, 71)]);
+        let mut draw = Draw::new(seed);
+        let graphs = items.iter().map(|item| {
+            let mut edges = Vec::new();
+            for i in (0..item.q_len).filter(|i| i % 10 != 4) {
+                // The last key, so that it counts as one that can be seen.
+                let seen =
+                    |draw: &mut Draw, j| draw.chance(0.04) || (i == 0 && j + 1 == item.kv_len);
+                edges.extend((0..item.kv_len).filter(|j| seen(&mut draw, *j)).map(|j| (i, j)));
+            }
+            EdgeRows::new(item.q_len, &edges).expect("edges of the item, each once")
+        });
+        let graphs = graphs.collect();
+        let mut problem = Self::with_dims(score, dims, items);
+        problem.scope = ScopeKind::Graph(graphs, SelfLoops::AsGiven);
         problem
     }
 
