@@ -101,8 +101,10 @@ pub fn forward<T: Real>(
     let mut weights = want_weights.then(|| Buffer::stale(offsets[call.items.len()]));
 
     let inputs = Inputs { call, q, k, v };
+    let of_key = dims.n_kv_heads * (dims.d_k + dims.d_v) * size_of::<T>();
     let job = Forward {
         inputs,
+        far: call.kv_rows().saturating_mul(of_key) > CACHED,
         context,
         lse: Shared::new(&mut lse),
         by_rows: rowwise::suited(call),
@@ -125,9 +127,15 @@ struct Forward<'a, T: Real> {
     by_rows: Vec<bool>,
     /// Where each item's queries begin in a head of `lse`.
     queries: Vec<usize>,
+    /// Whether keys and values are more than a cache holds.
+    far: bool,
     /// The weights, and where each item's begin.
     weights: Option<(Shared<'a, T>, Vec<usize>)>,
 }
+
+/// Bytes of keys and values that may lie in the last cache of a processor: rows beyond are asked for a tile ahead, which
+/// takes longer where they do lie there.
+const CACHED: usize = 24 << 20;
 
 /// What a thread needs while it works on a unit.
 struct Scratch<'a, T: Real> {
@@ -319,6 +327,7 @@ impl<'a, T: Real> Forward<'a, T> {
         let at = call.at(unit.item, head);
         let n_queries = self.queries[call.items.len()];
         let GroupScratch { scores, tiles: of_tiles } = scratch;
+        let far = self.far;
         let job = |(n, of): (usize, &'s mut TileScratch<T>)| {
             let queries = n * QUERIES..item.q_len.min((n + 1) * QUERIES);
             let (start, rows) = (queries.start, queries.len());
@@ -335,7 +344,7 @@ impl<'a, T: Real> Forward<'a, T> {
             });
             let source = self.inputs.values(unit);
             let tile = TileAt { at, queries, keys: 0..0 };
-            Rowwise { call, keys, values, source, tile, of, lse, weights }
+            Rowwise { call, keys, values, source, tile, of, lse, weights, far }
         };
         let mut jobs = tiles.zip(of_tiles).map(job);
         // Short items have one tile: no list of it.
@@ -438,6 +447,8 @@ struct Rowwise<'a, T: Real> {
     lse: &'a mut [T],
     /// Rows of weights, kv_len apart, where they are wanted.
     weights: Option<&'a mut [T]>,
+    /// Whether keys and values that are read where they lie come from memory.
+    far: bool,
 }
 
 impl<T: Real> Rowwise<'_, T> {
@@ -445,6 +456,12 @@ impl<T: Real> Rowwise<'_, T> {
     fn softmax(&mut self, keys: Range<usize>, scores: &mut [T], scale: T) {
         let (call, kv_len) = (self.call, self.tile.at.kv_len);
         let width = padded_width(call.dims.d_v);
+        if self.far {
+            let next = keys.end..keys.end + keys.len();
+            for rows in [self.keys.given(), self.values.given()].into_iter().flatten() {
+                rows.prefetch_near(next.clone());
+            }
+        }
         self.tile.keys = keys;
         let TileScratch { queries, context, running } = &mut *self.of;
         let q = queries.rows();

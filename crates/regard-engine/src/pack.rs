@@ -39,12 +39,25 @@ impl<'a, T> Source<'a, T> {
         self.rows.row(self.start + i, self.head, self.width)
     }
 
+    /// Row i if there is one.
+    #[inline(always)]
+    fn there(&self, i: usize) -> Option<&'a [T]> {
+        let Rows { data, row_stride, head_stride } = self.rows;
+        let first = (self.start + i) * row_stride + self.head * head_stride;
+        data.get(first..first + self.width)
+    }
+
+    /// Asks for rows that will be read soon, but not next.
+    pub(crate) fn prefetch_near(&self, rows: Range<usize>) {
+        for row in rows.map_while(|i| self.there(i)) {
+            simd::prefetch_near(row);
+        }
+    }
+
     /// Asks for row i ahead of its use; a row that is not there is passed over.
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
-        let Rows { data, row_stride, head_stride } = self.rows;
-        let first = (self.start + i) * row_stride + self.head * head_stride;
-        if let Some(row) = data.get(first..first + self.width) {
+        if let Some(row) = self.there(i) {
             simd::prefetch(row);
         }
     }
@@ -397,6 +410,11 @@ impl<'a, T: Real> Values<'a, T> {
         if !few {
             self.packed.pack(source, 0..len);
         }
+    }
+
+    /// Where values are read as they lie.
+    pub(crate) fn given(&self) -> Option<Source<'a, T>> {
+        self.given
     }
 
     /// As [`Along::add_weighted`], with α = 1.

@@ -96,6 +96,11 @@ impl<'a, T: Real> Keys<'a, T> {
         Self { given: None, across: Across::new(), along: Along::new() }
     }
 
+    /// Where keys are read as they lie.
+    pub(crate) fn given(&self) -> Option<Source<'a, T>> {
+        self.given
+    }
+
     /// As [`Keys::pack`] without backward, for so many queries: the products of a few read the keys where they
     /// lie.
     pub(crate) fn take(

@@ -1,8 +1,9 @@
-//! What the processor could do at most: multiply-adds in registers.
+//! What the machine could do at most: multiply-adds in registers, and reading memory.
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::Buffer;
 use crate::simd::{self, Level};
 
 /// Independent sums: enough to hide the latency of a multiply-add, and to fit into the registers.
@@ -87,6 +88,42 @@ pub fn multiply_add_peak(threads: usize) -> f64 {
     (0..10).map(|_| once()).fold(0.0, f64::max)
 }
 
+/// Bytes that [`read_peak`] reads: more than the caches hold.
+const READ: usize = 256 << 20;
+
+/// GB/s that `threads` threads together read from memory, each a stretch of its own from end to end: the best of several
+/// runs, some 0.1 s and 256 MiB in all.
+pub fn read_peak(threads: usize) -> f64 {
+    const LANES: usize = 64;
+    let mut data = Buffer::<f32>::stale(READ / size_of::<f32>());
+    data.fill(1.0);
+    let of_thread = data.len() / threads.max(1) / LANES * LANES;
+    let sum = |part: &[f32]| {
+        simd::vectorise(
+            #[inline(always)]
+            move || {
+                let mut sums = [0.0; LANES];
+                for piece in part.as_chunks::<LANES>().0 {
+                    for l in 0..LANES {
+                        sums[l] += piece[l];
+                    }
+                }
+                sums.into_iter().sum::<f32>()
+            },
+        )
+    };
+    let once = || {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for part in data.chunks_exact(of_thread.max(LANES)).take(threads) {
+                scope.spawn(move || black_box(sum(black_box(part))));
+            }
+        });
+        size_of::<f32>() as f64 * (of_thread * threads) as f64 / start.elapsed().as_secs_f64() / 1e9
+    };
+    (0..8).map(|_| once()).fold(0.0, f64::max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +135,6 @@ mod tests {
         assert!((sum - 12.0 * 2e-6).abs() < 1e-6 || (sum - 48.0 * 2e-6).abs() < 1e-6, "{sum}");
         assert!(added.is_multiple_of(SUMS * 100));
         assert!(multiply_add_peak(1) > 0.0);
+        assert!(read_peak(2) > 0.0);
     }
 }

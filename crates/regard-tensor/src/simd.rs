@@ -76,16 +76,30 @@ fn best() -> Level {
 #[inline(always)]
 pub fn prefetch<T>(row: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const LINE: usize = 64;
-        for at in (0..size_of_val(row)).step_by(LINE) {
-            // SAFETY: every x86-64 has the instruction, which reads nothing, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().cast::<i8>().wrapping_add(at)) };
-        }
-    }
+    prefetch_to::<{ std::arch::x86_64::_MM_HINT_T0 }, T>(row);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = row;
+}
+
+/// As [`prefetch`], but into the second-level cache: for rows whose distance lets few of them lie in the first at a time.
+#[inline(always)]
+pub fn prefetch_near<T>(row: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    prefetch_to::<{ std::arch::x86_64::_MM_HINT_T1 }, T>(row);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_to<const HINT: i32, T>(row: &[T]) {
+    const LINE: usize = 64;
+    for at in (0..size_of_val(row)).step_by(LINE) {
+        // SAFETY: every x86-64 has the instruction, which reads nothing, wherever it points.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<HINT>(row.as_ptr().cast::<i8>().wrapping_add(at));
+        };
+    }
 }
 
 /// A kernel that needs to know at compile time whether fused multiply-add is there.

@@ -102,8 +102,10 @@ fn table(lines: &[BenchLine]) -> String {
     let machine = lines.first().map_or_else(String::new, |line| {
         let BenchLine { threads, simd, peak_gflops, .. } = line;
         let threads_text = count(*threads as u64, "thread");
+        let memory = lines.iter().find_map(|line| line.memory_gbytes_per_s);
+        let memory = memory.map_or_else(String::new, |s| format!(", {s:.0} GB/s read from memory"));
         format!(
-            "{threads_text}, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers\n\n"
+            "{threads_text}, {simd}, {peak_gflops:.0} GFLOP/s of multiply-adds in registers{memory}\n\n"
         )
     });
     machine + &table.to_text()
