@@ -21,7 +21,7 @@ use crate::score::{Keys, ParamGradients, Queries};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
 /// added in order too. Bounds the number of such sums.
-const PARAM_SUMS: usize = 256;
+const PARAM_SUMS: usize = 64;
 
 /// Bounds the elements of such sums.
 const PARAM_ELEMENTS: usize = 1 << 22;

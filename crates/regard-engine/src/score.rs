@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use regard_attn::score::{Block, BlockMut};
 use regard_attn::{At, Call, Coverage, Lowering, Position, Scope, TileAt};
-use regard_tensor::{Real, simd};
+use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
 use crate::fault::{self, Fault};
@@ -380,15 +380,15 @@ fn bias_backward<T: Real>(
 /// Sums of the gradients of parameters.
 #[derive(Debug)]
 pub(crate) struct ParamGradients<T: Real> {
-    pub(crate) score: Vec<T>,
-    pub(crate) position: Vec<T>,
+    pub(crate) score: Buffer<T>,
+    pub(crate) position: Buffer<T>,
 }
 
 impl<T: Real> ParamGradients<T> {
     pub(crate) fn zeros(call: &Call<'_, T>) -> Self {
         Self {
-            score: vec![T::ZERO; call.score.n_params()],
-            position: vec![T::ZERO; call.position.n_params()],
+            score: Buffer::zeroed(call.score.n_params()),
+            position: Buffer::zeroed(call.position.n_params()),
         }
     }
 }

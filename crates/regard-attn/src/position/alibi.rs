@@ -109,7 +109,12 @@ impl<T: Real> Position<T> for Alibi {
 
     fn bias_tile(&self, tile: &TileAt, _: Block<'_, T>, out: &mut [T], stride: usize) {
         if let Some(diagonals) = Diagonals::new(tile) {
-            diagonals.add(out, stride, |distance| self.at(tile.at.head, distance));
+            diagonals.with_numbers(|values| {
+                for (value, distance) in values.iter_mut().zip(diagonals.distances()) {
+                    *value = self.at(tile.at.head, distance);
+                }
+                diagonals.add(out, stride, values);
+            });
         }
     }
 

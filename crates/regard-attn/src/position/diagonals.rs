@@ -34,9 +34,8 @@ impl Diagonals {
         (self.first, self.first + (self.rows + self.columns) as i64 - 2)
     }
 
-    /// `out[i·stride + j] += value(j − p_i)`
-    pub(super) fn add<T: Real>(self, out: &mut [T], stride: usize, value: impl FnMut(i64) -> T) {
-        let values: Vec<T> = self.distances().map(value).collect();
+    /// `out[i·stride + j] += values[n]` for every pair of the n-th distance.
+    pub(super) fn add<T: Real>(self, out: &mut [T], stride: usize, values: &[T]) {
         for i in 0..self.rows {
             let row = &mut out[i * stride..i * stride + self.columns];
             let values = &values[self.rows - 1 - i..self.rows - 1 - i + row.len()];
@@ -51,9 +50,8 @@ impl Diagonals {
         }
     }
 
-    /// The sum of `g[i·stride + j]` over all pairs of each distance.
-    pub(super) fn sums<T: Real>(self, g: &[T], stride: usize) -> Vec<T> {
-        let mut sums = vec![T::ZERO; self.rows + self.columns - 1];
+    /// The sum of `g[i·stride + j]` over all pairs of each distance, added to `sums`.
+    pub(super) fn add_sums<T: Real>(self, g: &[T], stride: usize, sums: &mut [T]) {
         for i in 0..self.rows {
             let row = &g[i * stride..i * stride + self.columns];
             let sums = &mut sums[self.rows - 1 - i..self.rows - 1 - i + row.len()];
@@ -66,6 +64,15 @@ impl Diagonals {
                 },
             );
         }
-        sums
+    }
+
+    /// Calls `f` with a number for each distance, zeros, which for tiles of up to 64 × 64 pairs lie on the stack.
+    pub(super) fn with_numbers<T: Real, R>(self, f: impl FnOnce(&mut [T]) -> R) -> R {
+        let n = self.rows + self.columns - 1;
+        let mut few = [T::ZERO; 127];
+        match few.get_mut(..n) {
+            Some(numbers) => f(numbers),
+            None => f(&mut vec![T::ZERO; n]),
+        }
     }
 }

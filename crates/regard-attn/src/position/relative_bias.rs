@@ -100,16 +100,33 @@ impl<T> RelativeBias<'_, T> {
         after + (exact + part as usize).min(n.saturating_sub(1))
     }
 
-    /// The buckets of the distances of a tile. Far from the diagonal they are all one, which saves their
-    /// logarithms.
-    fn buckets(&self, diagonals: Diagonals) -> Vec<usize> {
+    /// `f(n, bucket)` for the n-th distance of a tile, in order.
+    fn each_bucket(&self, diagonals: Diagonals, mut f: impl FnMut(usize, usize)) {
         let (first, last) = diagonals.ends();
         let (at_first, at_last) = (self.bucket(first), self.bucket(last));
-        // On one side of the query, buckets go up or down with the distance, never both.
+        let index = |distance: i64| (distance - first) as usize;
+        // On one side of the query, buckets go up or down with the distance, never both: far from the diagonal they are
+        // all one, which saves their logarithms.
         if at_first == at_last && (first > 0 || last <= 0) {
-            return vec![at_first; (last - first) as usize + 1];
+            return (0..=index(last)).for_each(|n| f(n, at_first));
         }
-        diagonals.distances().map(|distance| self.bucket(distance)).collect()
+        // Near it each distance has its own.
+        let (n, exact) = self.halves();
+        let (after, exact) = (if self.bidirectional { n } else { 0 }, exact as i64);
+        let near = (1 - exact).max(first)..exact.min(last + 1);
+        for distance in first..near.start.min(last + 1) {
+            f(index(distance), self.bucket(distance));
+        }
+        for distance in near.start..near.end.min(1) {
+            f(index(distance), -distance as usize);
+        }
+        for distance in near.start.max(1)..near.end {
+            let of_one = if self.bidirectional { distance as usize } else { 0 };
+            f(index(distance), after + of_one);
+        }
+        for distance in near.end.max(near.start).max(first)..=last {
+            f(index(distance), self.bucket(distance));
+        }
     }
 
     /// Where the number of a bucket stands in the table.
@@ -170,13 +187,13 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
 
     fn bias_tile(&self, tile: &TileAt, _: Block<'_, T>, out: &mut [T], stride: usize) {
         if let Some(diagonals) = Diagonals::new(tile) {
-            let mut buckets = self.buckets(diagonals).into_iter();
-            // One value a distance, in ascending order.
-            let value = |_| {
-                let bucket = buckets.next().unwrap_or_default();
-                self.table[self.place(bucket, tile.at.head)]
-            };
-            diagonals.add(out, stride, value);
+            let (stride_of, head) = (self.table.len() / self.n_buckets, tile.at.head);
+            diagonals.with_numbers(|values| {
+                self.each_bucket(diagonals, |n, bucket| {
+                    values[n] = self.table[bucket * stride_of + head]
+                });
+                diagonals.add(out, stride, values);
+            });
         }
     }
 
@@ -190,10 +207,13 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
         dparams: &mut [T],
     ) {
         if let Some(diagonals) = Diagonals::new(tile) {
-            for (bucket, sum) in self.buckets(diagonals).into_iter().zip(diagonals.sums(g, stride))
-            {
-                dparams[self.place(bucket, tile.at.head)] += sum;
-            }
+            let (stride_of, head) = (self.table.len() / self.n_buckets, tile.at.head);
+            diagonals.with_numbers(|sums| {
+                diagonals.add_sums(g, stride, sums);
+                self.each_bucket(diagonals, |n, bucket| {
+                    dparams[bucket * stride_of + head] += sums[n]
+                });
+            });
         }
     }
 }
@@ -233,6 +253,30 @@ mod tests {
             assert_eq!(row[max_distance], n - 1);
         }
         assert_eq!(buckets(32, 128, false).bucket(i64::MIN), 31);
+    }
+
+    #[test]
+    fn the_buckets_of_a_tile_are_those_of_its_distances() {
+        for (n, max_distance, bidirectional) in
+            [(2, 2, false), (9, 20, false), (4, 8, true), (32, 128, true), (64, 65, true)]
+        {
+            let bias = buckets(n, max_distance, bidirectional);
+            for q_offset in (0..300).step_by(7) {
+                let at = At { item: 0, head: 0, q_len: 40, kv_len: 200, q_offset };
+                for (queries, keys) in
+                    [(0..40, 100..164), (3..4, 0..1), (0..1, 50..60), (39..40, 120..200)]
+                {
+                    let diagonals = Diagonals::new(&TileAt { at, queries, keys }).unwrap();
+                    let mut got = Vec::new();
+                    bias.each_bucket(diagonals, |index, bucket| {
+                        assert_eq!(index, got.len());
+                        got.push(bucket);
+                    });
+                    let want: Vec<usize> = diagonals.distances().map(|d| bias.bucket(d)).collect();
+                    assert_eq!(got, want, "{n} {max_distance} {bidirectional}");
+                }
+            }
+        }
     }
 
     #[test]
