@@ -7,7 +7,6 @@
 //! back to the system when the pool has become a quarter larger than what was ever in use at once.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +54,8 @@ const KEPT: usize = 32 << 20;
 /// Idle blocks of one size class, and when one was last asked for.
 #[derive(Default)]
 struct Class {
+    /// Bytes of a block.
+    size: usize,
     idle: Vec<Block>,
     asked: u64,
 }
@@ -62,7 +63,8 @@ struct Class {
 /// What is idle, by size class, and how much there is.
 #[derive(Default)]
 struct Pool {
-    classes: HashMap<usize, Class>,
+    /// By [`class_index`].
+    classes: Vec<Class>,
     idle: usize,
     used: usize,
     most_used: usize,
@@ -70,25 +72,36 @@ struct Pool {
 }
 
 impl Pool {
+    fn class(&mut self, size: usize) -> &mut Class {
+        let index = class_index(size);
+        if self.classes.len() <= index {
+            self.classes.resize_with(index + 1, Class::default);
+        }
+        let class = &mut self.classes[index];
+        class.size = size;
+        class
+    }
+
     /// A block of a class, if one is idle. Else some idle blocks of other classes, those longest not asked for,
     /// are given back to the system where the pool would become too large.
     fn take(&mut self, class: usize) -> Option<Block> {
         self.requests += 1;
         self.used += class;
         self.most_used = self.most_used.max(self.used);
-        let own = self.classes.entry(class).or_default();
-        own.asked = self.requests;
+        let asked = self.requests;
+        let own = self.class(class);
+        own.asked = asked;
         if let Some(block) = own.idle.pop() {
             self.idle -= class;
             return Some(block);
         }
         let limit = (self.most_used / SPARE.1 * SPARE.0).max(self.used + KEPT);
         while self.idle > 0 && self.used + self.idle > limit {
-            let oldest = self.classes.iter_mut().filter(|(_, c)| !c.idle.is_empty());
-            let Some((class, oldest)) = oldest.min_by_key(|(_, c)| c.asked) else { break };
+            let oldest = self.classes.iter_mut().filter(|class| !class.idle.is_empty());
+            let Some(oldest) = oldest.min_by_key(|class| class.asked) else { break };
             if let Some(block) = oldest.idle.pop() {
-                self.idle -= class;
-                block.free(*class);
+                self.idle -= oldest.size;
+                block.free(oldest.size);
             }
         }
         None
@@ -97,7 +110,16 @@ impl Pool {
     fn put(&mut self, class: usize, block: Block) {
         self.used -= class;
         self.idle += class;
-        self.classes.entry(class).or_default().idle.push(block);
+        self.class(class).idle.push(block);
+    }
+
+    /// Gives every idle block back to the system.
+    fn trim(&mut self) {
+        for class in &mut self.classes {
+            let size = class.size;
+            class.idle.drain(..).for_each(|block| block.free(size));
+        }
+        self.idle = 0;
     }
 }
 
@@ -168,6 +190,12 @@ fn size_class(bytes: usize) -> usize {
     bytes.div_ceil(step) * step
 }
 
+/// The place of a size class among all of them, four for each power of two.
+fn class_index(class: usize) -> usize {
+    let power = class.next_power_of_two();
+    4 * power.trailing_zeros() as usize + 8 * class / power - 5
+}
+
 /// How many blocks were taken from the system since the process began. It stops growing once
 /// a training loop is warm.
 pub fn blocks_from_system() -> usize {
@@ -176,11 +204,7 @@ pub fn blocks_from_system() -> usize {
 
 /// Gives every idle block back to the system.
 pub fn trim_pool() {
-    let mut pool = pool();
-    for (class, blocks) in &mut pool.classes {
-        blocks.idle.drain(..).for_each(|block| block.free(*class));
-    }
-    pool.idle = 0;
+    pool().trim();
 }
 
 fn layout(class: usize) -> Layout {
@@ -193,7 +217,7 @@ pub struct Buffer<T: Element> {
     ptr: NonNull<T>,
     len: usize,
     class: usize,
-    /// What `ptr` points into; taken when the buffer is dropped.
+    /// What `ptr` points into; none where nothing is held, taken when the buffer is dropped.
     block: Option<Block>,
 }
 
@@ -210,6 +234,11 @@ impl<T: Element> Buffer<T> {
 
     /// A buffer, and whether its block comes fresh from the system.
     fn taken(len: usize) -> (Self, bool) {
+        if len == 0 {
+            // Nothing to take: what will grow begins so, in every task of every call.
+            let ptr = NonNull::new(std::ptr::without_provenance_mut(ALIGNMENT));
+            return (Self { ptr: ptr.unwrap_or(NonNull::dangling()), len, class: 0, block: None }, true);
+        }
         let class = size_class(len * size_of::<T>());
         let recycled = pool().take(class);
         let is_fresh = recycled.is_none();
@@ -275,6 +304,12 @@ mod tests {
             assert!(class >= bytes && class.is_multiple_of(ALIGNMENT));
             assert!(bytes < 512 || class <= bytes + bytes / 4);
         }
+        let mut classes: Vec<usize> = (0..100_000).map(size_class).collect();
+        classes.dedup();
+        assert!(classes.is_sorted());
+        let mut places: Vec<usize> = classes.iter().map(|class| class_index(*class)).collect();
+        places.dedup();
+        assert!(places.is_sorted() && places.len() == classes.len());
     }
 
     #[test]
@@ -295,9 +330,7 @@ mod tests {
             let block = pool.take(class).expect("the last one is still there");
             pool.put(class, block);
         }
-        for (class, blocks) in &mut pool.classes {
-            blocks.idle.drain(..).for_each(|block| block.free(*class));
-        }
+        pool.trim();
     }
 
     #[test]
