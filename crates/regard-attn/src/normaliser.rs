@@ -72,6 +72,12 @@ pub trait Normaliser<T: Real>: Sync + Debug {
         Streaming::Rows
     }
 
+    /// Whether most weights of a long row are 0, and a weight of 0 gets no gradient, whatever ∂L/∂a is there: products then
+    /// go over the others alone.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
     /// Turns a row of scores into weights, in place, and returns the row's log-sum-exp where
     /// that means something, else 0; −∞ for a row with nothing allowed.
     fn row(&self, row: &mut [T]) -> T;

@@ -19,6 +19,7 @@ use crate::rows::{Extent, Shared, SharedRows};
 use crate::rowwise::abreast::{self, HEADS, Heads, HeadsScratch};
 use crate::rowwise::{self, Places, RowOf, RowScratch};
 use crate::score::{Keys, Queries};
+use crate::support::Support;
 use regard_tensor::kernels::product::Left;
 
 /// Tiles of queries that share a tile of keys while it lies in the cache.
@@ -635,8 +636,13 @@ fn add_context<T: Real>(
         dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), weights, stride);
     }
     let width = padded_width(d_v);
-    let left = Left::Rows { data: weights, stride };
-    values.add_weighted(context, width, rows, left, &tile.keys);
+    let support = Support::of_sparse(call, weights, stride, rows, tile.keys.len());
+    if let Some(support) = support.filter(Support::is_sparse) {
+        values.add_supported(context, width, &support, (weights, stride), &tile.keys);
+    } else {
+        let left = Left::Rows { data: weights, stride };
+        values.add_weighted(context, width, rows, left, &tile.keys);
+    }
     if call.position.has_values() {
         let mut context = BlockMut { data: context, rows, width: d_v, stride: width };
         call.position.value_tile(tile, weights, stride, &mut context);

@@ -37,6 +37,7 @@ mod rows;
 mod rowwise;
 mod score;
 mod summarise;
+mod support;
 
 pub use backward::backward;
 pub use forward::{Output, forward};

@@ -7,6 +7,7 @@ use regard_attn::{Position, Rows};
 use regard_tensor::{Buffer, Real, simd};
 
 use crate::cover::Cover;
+use crate::support::Support;
 use regard_tensor::kernels::product::{COLUMNS, Left, Panels, Product};
 use regard_tensor::kernels::softmax::sum_in_halves;
 use regard_tensor::kernels::{few, transpose};
@@ -371,6 +372,11 @@ impl<T: Real> Along<T> {
         }
     }
 
+    /// The rows `rows` as they were given, whole panels wide.
+    pub(crate) fn panels_of(&self, rows: &Range<usize>) -> Block<'_, T> {
+        Block { width: padded_width(self.width), ..self.rows(rows) }
+    }
+
     /// `c_j += α·Σ_i a_ij b_i` over all rows of b, for the keys j of a tile of weights that is `cover`ed;
     /// outside its parts the weights are 0.
     pub(crate) fn add_weighted_by_key(
@@ -415,6 +421,25 @@ impl<'a, T: Real> Values<'a, T> {
     /// Where values are read as they lie.
     pub(crate) fn given(&self) -> Option<Source<'a, T>> {
         self.given
+    }
+
+    /// As [`Values::add_weighted`], with the weights of a sparse tile.
+    pub(crate) fn add_supported(
+        &self,
+        c: &mut [T],
+        c_stride: usize,
+        support: &Support,
+        weights: (&[T], usize),
+        rows: &Range<usize>,
+    ) {
+        let b = match self.given {
+            None => self.packed.panels_of(rows),
+            Some(given) => {
+                let (data, stride) = given.from(rows.start);
+                Block { data, rows: rows.len(), width: given.width, stride }
+            }
+        };
+        support.add(c, c_stride, weights, T::ONE, b);
     }
 
     /// As [`Along::add_weighted`], with α = 1.

@@ -10,6 +10,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::padded;
 use crate::pack::{self, Across, Along, Source, padded_width};
+use crate::support::Support;
 use regard_tensor::kernels::few::{self, Lines};
 use regard_tensor::kernels::product::{Left, Product};
 
@@ -233,7 +234,7 @@ impl<'a, T: Real> Keys<'a, T> {
         Product { c: out, stride, rows, left, right, alpha }.set();
     }
 
-    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden or in no part of `cover`), adds the gradients of the score and of position's
+    /// With `g_ij = ∂L/∂s_ij` (0 where forbidden, in no part of `cover` or outside of `support`), adds the gradients of the score and of position's
     /// bias in the tile to `dq` and `dk`, whose rows are [`padded_width`]`(d_k)` apart and begin with
     /// the tile's, and to the parameters'.
     pub(crate) fn backward(
@@ -244,6 +245,7 @@ impl<'a, T: Real> Keys<'a, T> {
         q: &Queries<T>,
         g: &[T],
         stride: usize,
+        support: Option<&Support>,
         dq: &mut [T],
         dk: &mut [T],
         dparams: &mut ParamGradients<T>,
@@ -257,6 +259,10 @@ impl<'a, T: Real> Keys<'a, T> {
         }
         let dparams = &mut dparams.score;
         match call.score.lowering() {
+            Lowering::Product { scale } if let Some(support) = support => {
+                support.add(dq, width, (g, stride), scale, self.along.panels_of(&tile.keys));
+                support.add_by_key(dk, width, (g, stride), scale, q.along.panels_of(&(0..rows)));
+            }
             Lowering::Product { scale } => {
                 // s_ij = scale·q_i·k_j: dq_i += scale·Σ_j g_ij k_j, dk_j += scale·Σ_i g_ij q_i.
                 for part in cover.parts() {

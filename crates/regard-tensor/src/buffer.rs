@@ -237,7 +237,10 @@ impl<T: Element> Buffer<T> {
         if len == 0 {
             // Nothing to take: what will grow begins so, in every task of every call.
             let ptr = NonNull::new(std::ptr::without_provenance_mut(ALIGNMENT));
-            return (Self { ptr: ptr.unwrap_or(NonNull::dangling()), len, class: 0, block: None }, true);
+            return (
+                Self { ptr: ptr.unwrap_or(NonNull::dangling()), len, class: 0, block: None },
+                true,
+            );
         }
         let class = size_class(len * size_of::<T>());
         let recycled = pool().take(class);

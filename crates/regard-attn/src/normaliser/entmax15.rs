@@ -57,6 +57,10 @@ impl<T: Real> Normaliser<T> for Entmax15 {
         true
     }
 
+    fn is_sparse(&self) -> bool {
+        true
+    }
+
     fn row(&self, row: &mut [T]) -> T {
         let mut room = sparse::Room::NEW;
         let scores = match sparse::Scores::of(row, T::from_f64(0.5), &mut room) {

@@ -13,7 +13,7 @@ use super::spread_nan;
 const LANES: usize = 16;
 
 /// Candidates that are taken by themselves.
-const FEW: usize = 64;
+const FEW: usize = 256;
 
 /// Steps to τ after which the search stops; a handful is usual.
 pub(super) const MOST_STEPS: usize = 100;

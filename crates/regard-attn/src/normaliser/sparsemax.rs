@@ -56,6 +56,10 @@ impl<T: Real> Normaliser<T> for Sparsemax {
         true
     }
 
+    fn is_sparse(&self) -> bool {
+        true
+    }
+
     fn row(&self, row: &mut [T]) -> T {
         let mut room = sparse::Room::NEW;
         let scores = match sparse::Scores::of(row, T::ONE, &mut room) {

@@ -190,7 +190,7 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
             let (stride_of, head) = (self.table.len() / self.n_buckets, tile.at.head);
             diagonals.with_numbers(|values| {
                 self.each_bucket(diagonals, |n, bucket| {
-                    values[n] = self.table[bucket * stride_of + head]
+                    values[n] = self.table[bucket * stride_of + head];
                 });
                 diagonals.add(out, stride, values);
             });
@@ -211,7 +211,7 @@ impl<T: Real> Position<T> for RelativeBias<'_, T> {
             diagonals.with_numbers(|sums| {
                 diagonals.add_sums(g, stride, sums);
                 self.each_bucket(diagonals, |n, bucket| {
-                    dparams[bucket * stride_of + head] += sums[n]
+                    dparams[bucket * stride_of + head] += sums[n];
                 });
             });
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use regard_attn::TileAt;
 use regard_tensor::kernels::product::{Left, Product};
-use regard_tensor::kernels::reduce;
+use regard_tensor::kernels::{reduce, select};
 use regard_tensor::{Key, Real, simd};
 
 use super::{Backward, OfKeys, OfQueries, Pairs, add};
@@ -13,10 +13,11 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::forward::{Chosen, part_of, row_at, spans, visible};
 use crate::kernel::{dropout, padded, softmax};
-use crate::pack::{AHEAD, Across, Source, padded_width};
+use crate::pack::{AHEAD, Source, padded_width};
 use crate::panel::Panel;
 use crate::plan::{KEYS, QUERIES, tiles};
 use crate::score::{Keys, ParamGradients, fill_forbidden};
+use crate::support::{self, Support};
 
 impl<T: Real> Backward<'_, T> {
     /// The softmax: shares of a tile come from its scores and the log-sum-exps. Tiles of queries take
@@ -98,10 +99,11 @@ impl<T: Real> Backward<'_, T> {
                 &part_of,
                 of,
                 rows.clone(),
-                of_keys.values,
+                of_keys,
                 pairs,
                 first,
                 KEYS,
+                None,
                 dparams,
             );
             let Pairs { weights, dscores, .. } = &mut *pairs;
@@ -110,7 +112,7 @@ impl<T: Real> Backward<'_, T> {
             softmax::backward(weights, dscores, KEYS, columns, &of.mean[rows], slope);
         }
         cover.fill_outside(T::ZERO, &mut pairs.dscores, KEYS);
-        self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, dparams);
+        self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, None, dparams);
     }
 
     /// A normaliser that looks at each score alone takes any piece of a row.
@@ -133,7 +135,7 @@ impl<T: Real> Backward<'_, T> {
             for i in 0..rows {
                 call.normaliser.row(&mut weights[row(i)]);
             }
-            self.share_gradients(tile, of, 0..rows, of_keys.values, pairs, 0, KEYS, dparams);
+            self.share_gradients(tile, of, 0..rows, of_keys, pairs, 0, KEYS, None, dparams);
             let Pairs { weights, dscores, .. } = &mut *pairs;
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
             for i in 0..rows {
@@ -141,7 +143,7 @@ impl<T: Real> Backward<'_, T> {
             }
             fill_forbidden(call.scope, tile, T::ZERO, dscores, KEYS);
             let cover = Cover::whole(tile);
-            self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, dparams);
+            self.add_gradients(tile, cover, of, of_keys, pairs, 0, KEYS, None, dparams);
         }
     }
 
@@ -224,6 +226,7 @@ impl<T: Real> Backward<'_, T> {
                 queries,
                 &pairs.dscores,
                 KEYS,
+                None,
                 dq,
                 dk,
                 dparams,
@@ -295,17 +298,30 @@ impl<T: Real> Backward<'_, T> {
             let row = &mut pairs.weights[panel.row(i)];
             call.normaliser.row_at(row_at(tile, i), row);
         }
+        // Rows of few weights: a property of the row alone, so that its bits do not depend on its company.
+        let mut few = 0;
+        for i in 0..if call.normaliser.is_sparse() { rows } else { 0 } {
+            let pieces = pairs.weights[panel.row(i)].chunks(KEYS);
+            let n: usize = pieces.map(|piece| select::nonzero(piece).count_ones() as usize).sum();
+            few |= u64::from(n <= support::FEW) << i;
+        }
+        let support = |weights: &[T], tile: &TileAt| {
+            Support::of_sparse(call, weights, panel.stride, rows, tile.keys.len())
+        };
         for span in panel.tiles() {
             tile.keys = span;
             let from = tile.keys.start - panel.start;
+            let support = support(&pairs.weights[from..], tile);
+            let few = support.as_ref().map(|support| (support, few));
             self.share_gradients(
                 tile,
                 of,
                 0..rows,
-                of_keys.values,
+                of_keys,
                 pairs,
                 from,
                 panel.stride,
+                few,
                 dparams,
             );
             let dscores = &mut pairs.dscores[from..];
@@ -321,7 +337,9 @@ impl<T: Real> Backward<'_, T> {
             let dscores = &mut pairs.dscores[from..];
             fill_forbidden(call.scope, tile, T::ZERO, dscores, panel.stride);
             if let Some(cover) = Cover::of(call.scope, tile) {
-                self.add_gradients(tile, cover, of, of_keys, pairs, from, panel.stride, dparams);
+                let support = support(&pairs.weights[from..], tile).filter(Support::is_sparse);
+                let (stride, support) = (panel.stride, support.as_ref());
+                self.add_gradients(tile, cover, of, of_keys, pairs, from, stride, support, dparams);
             }
         }
     }
@@ -353,19 +371,25 @@ impl<T: Real> Backward<'_, T> {
         tile: &TileAt,
         of: &OfQueries<T>,
         of_rows: Range<usize>,
-        values: &Across<T>,
+        of_keys: &OfKeys<'_, T>,
         pairs: &mut Pairs<T>,
         from: usize,
         stride: usize,
+        few: Option<(&Support, u64)>,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, rows, n) = (self.inputs.call, tile.queries.len(), tile.keys.len());
         let Pairs { weights, dscores, dfactors } = pairs;
         let dc = of.dc.rows(&of_rows);
         let (out, shares) = (&mut dscores[from..], &weights[from..]);
-        let left = Left::Rows { data: dc.data, stride: dc.stride };
-        let right = values.panels(&tile.keys);
-        Product { c: &mut *out, stride, rows, left, right, alpha: T::ONE }.set();
+        if few.is_none_or(|(support, rows)| rows & support.all_rows() != support.all_rows()) {
+            let left = Left::Rows { data: dc.data, stride: dc.stride };
+            let right = of_keys.values.panels(&tile.keys);
+            Product { c: &mut *out, stride, rows, left, right, alpha: T::ONE }.set();
+        }
+        if let Some((support, few)) = few {
+            support.dots(out, stride, few, dc, of_keys.source, tile.keys.start, n);
+        }
         for i in 0..rows {
             out[i * stride + n..i * stride + padded(n)].fill(T::ZERO);
         }
@@ -405,6 +429,7 @@ impl<T: Real> Backward<'_, T> {
         pairs: &mut Pairs<T>,
         from: usize,
         stride: usize,
+        support: Option<&Support>,
         dparams: &mut ParamGradients<T>,
     ) {
         let (call, d_v) = (self.inputs.call, self.inputs.call.dims.d_v);
@@ -412,7 +437,7 @@ impl<T: Real> Backward<'_, T> {
         let Pairs { weights, dscores, .. } = pairs;
         let (dk, dv) = of_keys.sums.from(call, tile.keys.start);
         let g = &dscores[from..];
-        of_keys.keys.backward(call, tile, cover, queries, g, stride, dq, dk, dparams);
+        of_keys.keys.backward(call, tile, cover, queries, g, stride, support, dq, dk, dparams);
 
         let weights = &mut weights[from..];
         if call.position.weighs() {
@@ -423,7 +448,14 @@ impl<T: Real> Backward<'_, T> {
         {
             dropout::apply(drop, tile.at, tile.queries.clone(), tile.keys.clone(), weights, stride);
         }
-        dc.add_weighted_by_key(dv, padded_width(d_v), cover, weights, stride, T::ONE);
+        let width = padded_width(d_v);
+        match support {
+            Some(support) => {
+                let rows = dc.panels_of(&(0..tile.queries.len()));
+                support.add_by_key(dv, width, (weights, stride), T::ONE, rows);
+            }
+            None => dc.add_weighted_by_key(dv, width, cover, weights, stride, T::ONE),
+        }
         if call.position.has_values() {
             call.position.value_tile_backward(
                 tile,

@@ -106,6 +106,35 @@ fn sparse_graphs() {
     }
 }
 
+/// Rows of one weight, of some and of most keys beside each other: products over the weights that are not 0, and whole ones.
+#[test]
+fn sparse_weights() {
+    for normaliser in [NormaliserKind::Sparsemax, NormaliserKind::Entmax15] {
+        for (d_k, d_v, n_heads) in [(20, 70, 2), (64, 16, 1)] {
+            for variant in 0..4 {
+                let dims = Dims { n_heads, n_kv_heads: 1, d_k, d_v };
+                let items = Problem::packed(&[(70, 300), (3, 130)]);
+                let mut problem = Problem::with_dims(ScoreKind::ScaledDot, dims, items);
+                problem.normaliser = normaliser;
+                let sizes = [30.0, 3.0, 0.5, 0.01];
+                for (n, q) in problem.q.chunks_exact_mut(d_k).enumerate() {
+                    q.iter_mut().for_each(|q| *q = f64::from((*q * sizes[n / 3 % 4]) as f32));
+                }
+                match variant {
+                    1 => problem.dropout = Some(Dropout { rate: 0.3, key: Key::new(2) }),
+                    2 => {
+                        problem.scope = ScopeKind::Causal(Alignment::BottomRight);
+                        problem.watch_weights();
+                    }
+                    3 => problem.set_position(ROTARY),
+                    _ => {}
+                }
+                agrees(&problem);
+            }
+        }
+    }
+}
+
 /// Scores of several hundred: without the running maximum, exp would overflow.
 #[test]
 fn large_scores() {

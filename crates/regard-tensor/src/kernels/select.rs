@@ -28,6 +28,54 @@ pub fn above<T: Real>(row: &[T], shift: T, scale: T, bound: T, out: &mut [T]) ->
     Some(count)
 }
 
+/// Bit j is set where number j of a row, of up to 64, is not 0; NaN is not.
+///
+/// ```
+/// use regard_tensor::kernels::select::nonzero;
+///
+/// assert_eq!(nonzero(&[0.0f32, 2.0, -0.0, f32::NAN]), 0b1010);
+/// ```
+///
+/// # Panics
+/// If there are more than 64.
+#[inline]
+pub fn nonzero<T: Real>(row: &[T]) -> u64 {
+    assert!(row.len() <= 64, "a bit for each number");
+    let (groups, rest) = row.as_chunks::<LANES>();
+    let mut mask = 0;
+    for (j, x) in rest.iter().enumerate() {
+        mask |= u64::from(*x != T::ZERO) << (groups.len() * LANES + j);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f32>()
+        && simd::level() == simd::Level::Avx512
+    {
+        // SAFETY: T is f32, and the processor has what the level names.
+        return mask
+            | unsafe {
+                avx512::nonzero(std::slice::from_raw_parts(groups.as_ptr().cast(), groups.len()))
+            };
+    }
+    for (g, group) in groups.iter().enumerate() {
+        let any = simd::vectorise(
+            #[inline(always)]
+            move || {
+                let mut any = false;
+                for x in group {
+                    any |= *x != T::ZERO;
+                }
+                any
+            },
+        );
+        if any {
+            for (l, x) in group.iter().enumerate() {
+                mask |= u64::from(*x != T::ZERO) << (g * LANES + l);
+            }
+        }
+    }
+    mask
+}
+
 /// As [`above`], for whole lanes.
 fn whole_lanes<T: Real>(
     groups: &[[T; LANES]],
@@ -76,8 +124,8 @@ fn whole_lanes<T: Real>(
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::{
-        _CMP_GT_OQ, _mm512_cmp_ps_mask, _mm512_loadu_ps, _mm512_mask_storeu_ps,
-        _mm512_maskz_compress_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_sub_ps,
+        _CMP_GT_OQ, _CMP_NEQ_UQ, _mm512_cmp_ps_mask, _mm512_loadu_ps, _mm512_mask_storeu_ps,
+        _mm512_maskz_compress_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_sub_ps,
     };
 
     use super::LANES;
@@ -110,6 +158,19 @@ mod avx512 {
             count += n;
         }
         Some(count)
+    }
+
+    /// Of four groups at most.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn nonzero(groups: &[[f32; LANES]]) -> u64 {
+        let mut mask = 0;
+        for (g, group) in groups.iter().enumerate() {
+            // SAFETY: sixteen numbers.
+            let x = unsafe { _mm512_loadu_ps(group.as_ptr()) };
+            let other = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(x, _mm512_setzero_ps());
+            mask |= u64::from(other) << (g * LANES);
+        }
+        mask
     }
 }
 
