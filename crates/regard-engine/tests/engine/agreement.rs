@@ -118,7 +118,9 @@ fn sparse_weights() {
                 problem.normaliser = normaliser;
                 let sizes = [30.0, 3.0, 0.5, 0.01];
                 for (n, q) in problem.q.chunks_exact_mut(d_k).enumerate() {
-                    q.iter_mut().for_each(|q| *q = f64::from((*q * sizes[n / 3 % 4]) as f32));
+                    for q in q {
+                        *q = f64::from((*q * sizes[n / 3 % 4]) as f32);
+                    }
                 }
                 match variant {
                     1 => problem.dropout = Some(Dropout { rate: 0.3, key: Key::new(2) }),
