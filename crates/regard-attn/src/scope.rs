@@ -97,6 +97,11 @@ pub trait Scope: Sync + Debug {
         false
     }
 
+    /// Whether hints look at an entry of memory for each pair, so that it pays off to ask them once for all heads.
+    fn reads_pairs(&self) -> bool {
+        false
+    }
+
     /// Appends every key that `query` may see to `keys`, in ascending order.
     fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
         let range = self.keys(at, query..query + 1);

@@ -18,6 +18,7 @@ use crate::rows::Extent;
 use crate::rowwise::by_key::{KeyScratch, Seen};
 use crate::rowwise::{self, RowScratch};
 use crate::score::{Keys, ParamGradients, Queries};
+use crate::survey::{self, Survey};
 
 /// Units whose parameter gradients are added up by one task, in order; the sums of tasks are then
 /// added in order too. Bounds the number of such sums.
@@ -78,6 +79,8 @@ pub fn backward<T: Real>(
     check::exactly("dscore_params", grads.dscore_params, call.score.n_params())?;
     check::exactly("dposition_params", grads.dposition_params, call.position.n_params())?;
 
+    let survey = Survey::of(call);
+    let call = &survey::surveyed(call, survey.as_ref());
     let inputs = Inputs { call, q, k, v };
     let targets = Targets::new(grads.arrays, grads.add, dims, &query_rows, &key_rows)?;
     let by_rows = rowwise::suited(call);

@@ -20,6 +20,7 @@ use crate::rowwise::abreast::{self, HEADS, Heads, HeadsScratch};
 use crate::rowwise::{self, Places, RowOf, RowScratch};
 use crate::score::{Keys, Queries};
 use crate::support::Support;
+use crate::survey::{self, Survey};
 use regard_tensor::kernels::product::Left;
 
 /// Tiles of queries that share a tile of keys while it lies in the cache.
@@ -101,6 +102,8 @@ pub fn forward<T: Real>(
     let mut lse = Buffer::stale(dims.n_heads * call.n_queries());
     let mut weights = want_weights.then(|| Buffer::stale(offsets[call.items.len()]));
 
+    let survey = Survey::of(call);
+    let call = &survey::surveyed(call, survey.as_ref());
     let inputs = Inputs { call, q, k, v };
     let of_key = dims.n_kv_heads * (dims.d_k + dims.d_v) * size_of::<T>();
     let job = Forward {

@@ -38,6 +38,7 @@ mod rowwise;
 mod score;
 mod summarise;
 mod support;
+mod survey;
 
 pub use backward::backward;
 pub use forward::{Output, forward};

@@ -14,6 +14,7 @@ use crate::pack::Source;
 use crate::panel::Panel;
 use crate::plan::{self, KEYS, QUERIES, tiles};
 use crate::score::{Keys, Queries};
+use crate::survey::{self, Survey};
 
 /// The summaries of the weights of [`forward`](crate::forward()), whose log-sum-exps are `lse`: sums by
 /// key, largest weights, entropies, choices, a profile of distances, as `wanted`.
@@ -65,6 +66,8 @@ pub fn summarise<T: Real>(
     check::query_rows(call)?;
     check::exactly("lse", lse, heads.saturating_mul(n_queries))?;
     let mut out = Summary::zeros(call, wanted);
+    let survey = Survey::of(call);
+    let call = &survey::surveyed(call, survey.as_ref());
     let job = Job { call, q, k, lse, queries: call.query_offsets(), wanted };
     // One task an item and head: its rows come in order, so that sums over queries do.
     let tasks = call.items.len() * heads;

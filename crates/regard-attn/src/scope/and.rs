@@ -84,6 +84,10 @@ impl Scope for And<'_> {
         self.0.iter().all(|scope| scope.same_for_heads())
     }
 
+    fn reads_pairs(&self) -> bool {
+        self.0.iter().any(|scope| scope.reads_pairs())
+    }
+
     fn list(&self, at: At, query: usize, keys: &mut Vec<usize>) {
         let Some(first) = self.0.iter().position(|scope| scope.lists(at)) else {
             return keys.extend((0..at.kv_len).filter(|key| self.allows(at, query, *key)));

@@ -121,6 +121,14 @@ impl Scope for Given<'_> {
         self.row(at, query, &(key..key + 1))[0]
     }
 
+    fn same_for_heads(&self) -> bool {
+        true
+    }
+
+    fn reads_pairs(&self) -> bool {
+        true
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         let (mut any, mut all) = (false, true);
         for i in queries {

@@ -72,6 +72,14 @@ impl Scope for Or<'_> {
         self.0.iter().any(|scope| scope.allows(at, query, key))
     }
 
+    fn same_for_heads(&self) -> bool {
+        self.0.iter().all(|scope| scope.same_for_heads())
+    }
+
+    fn reads_pairs(&self) -> bool {
+        self.0.iter().any(|scope| scope.reads_pairs())
+    }
+
     fn tile(&self, at: At, queries: Span, keys: Span) -> Coverage {
         let mut coverage = Coverage::Skip;
         for scope in self.0 {
