@@ -13,7 +13,7 @@ use super::spread_nan;
 const LANES: usize = 16;
 
 /// Candidates that are taken by themselves.
-const FEW: usize = 256;
+const FEW: usize = 64;
 
 /// Steps to τ after which the search stops; a handful is usual.
 pub(super) const MOST_STEPS: usize = 100;
@@ -158,12 +158,16 @@ pub(super) fn sums<T: Real, const N: usize>(
                     sums[n][l] += terms[n];
                 }
             }
-            sums.map(
-                #[inline(always)]
-                |lanes| sum_in_halves(lanes),
-            )
+            totals(&sums)
         },
     )
+}
+
+/// The sums over the lanes. Not inlined: where the compiler sees how lanes are joined in the end, it keeps them in the odd shapes
+/// of that sum all along, and the loop before is no longer one of whole vectors.
+#[inline(never)]
+fn totals<T: Real, const N: usize>(sums: &[[T; LANES]; N]) -> [T; N] {
+    sums.map(sum_in_halves)
 }
 
 #[cfg(test)]
