@@ -68,14 +68,21 @@ impl OptimiserConfig {
                 if !fraction(beta2) {
                     return bad("beta2", "in [0, 1)", beta2);
                 }
-                if !(eps > 0.0 && eps.is_finite()) {
+                if eps <= 0.0 {
                     return bad("eps", "above 0", eps);
+                }
+                // Below some 1e-45 it would be 0, and steps could be 0/0.
+                if !((eps as f32) > 0.0 && (eps as f32).is_finite()) {
+                    return bad("eps", "finite and above 0 in single precision", eps);
                 }
                 weight_decay
             }
         };
-        if !(decay >= 0.0 && decay.is_finite()) {
+        if decay < 0.0 {
             return bad("weight_decay", "at least 0", decay);
+        }
+        if !(decay as f32).is_finite() {
+            return bad("weight_decay", "finite", decay);
         }
         Ok(())
     }

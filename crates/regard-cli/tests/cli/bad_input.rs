@@ -124,7 +124,7 @@ fn settings() {
         ("--set model.layers=0", &["`model.layers` must be in 1..=256, got 0"]),
         ("--set model.dropout=1.5", &["`model.dropout` must be in [0, 1), got 1.5"]),
         ("--set model.position=left", &["unknown variant `left`"]),
-        ("--set train.lr=nan", &["`train.lr` must be above 0"]),
+        ("--set train.lr=nan", &["`train.lr` must be finite and above 0"]),
         ("--set model.heads=3", &["`model.heads` must be a divisor of d_model = 128, got 3"]),
         ("--model fc --set model.heads=3", &["`model.heads` has no meaning for model `fc`"]),
     ] {

@@ -296,7 +296,7 @@ fn weights_that_are_no_numbers_are_not_kept() {
     // One step, after which no loss or gradient tells it.
     let line = format!(
         "train translate --model seq2seq --train {{}}/train.de {{}}/train.en --out {{}}/run --epochs 1 {SMALL} {} \
-         --set train.lr=1e39 --set train.warmup=0 --set train.batch_tokens=100000",
+         --set train.lr=3e38 --set train.weight_decay=1e6 --set train.warmup=0 --set train.batch_tokens=100000",
         sizes("seq2seq")
     );
     let done = run(folder.path(), &line);

@@ -217,11 +217,17 @@ fn settings_out_of_range_are_named() {
         (adam(-0.5, 0.9, 1e-8, 0.0), "`beta1` must be in [0, 1), got -0.5"),
         (adam(0.9, 1.0, 1e-8, 0.0), "`beta2` must be in [0, 1), got 1"),
         (adam(0.9, 0.9, 0.0, 0.0), "`eps` must be above 0, got 0"),
-        (adam(0.9, 0.9, f64::INFINITY, 0.0), "`eps` must be above 0, got inf"),
-        (adam(0.9, 0.9, 1e-8, f64::INFINITY), "`weight_decay` must be at least 0, got inf"),
+        (
+            adam(0.9, 0.9, f64::INFINITY, 0.0),
+            "`eps` must be finite and above 0 in single precision, got inf",
+        ),
+        (adam(0.9, 0.9, 1e-8, f64::INFINITY), "`weight_decay` must be finite, got inf"),
     ] {
         assert_eq!(config.check().unwrap_err().to_string(), text);
     }
+    // Too small for single precision: it would be 0.
+    let error = adam(0.9, 0.9, 1e-60, 0.0).check().unwrap_err().to_string();
+    assert!(error.starts_with("`eps` must be finite and above 0 in single precision"), "{error}");
     assert!(adam(0.0, 0.0, 1e-8, 0.0).check().is_ok() && sgd(0.0, 0.0).check().is_ok());
 }
 

@@ -523,7 +523,9 @@ mod tests {
     fn ranges_are_checked_with_the_key_named() {
         for (set, message) in [
             ("train.lr=0", "`train.lr` must be above 0, got 0"),
-            ("train.lr=nan", "`train.lr` must be above 0"),
+            ("train.lr=nan", "`train.lr` must be finite and above 0 in single precision, got NaN"),
+            ("train.lr=1e-60", "`train.lr` must be finite and above 0 in single precision"),
+            ("train.weight_decay=inf", "finite"),
             ("model.dropout=1.0", "`model.dropout` must be in [0, 1), got 1"),
             ("model.layers=0", "`model.layers` must be in 1..=256, got 0"),
             ("model.window_left=-2", "`model.window_left` must be at least 0, or -1"),

@@ -96,12 +96,26 @@ impl SettingsCheck {
     }
 
     pub(crate) fn positive(key: &'static str, x: f64) -> Result<(), ConfigError> {
-        if x > 0.0 && x.is_finite() { Ok(()) } else { Err(range(key, "above 0", x)) }
+        single(key, x, x > 0.0, "above 0")
     }
 
     pub(crate) fn not_negative(key: &'static str, x: f64) -> Result<(), ConfigError> {
-        if x >= 0.0 && x.is_finite() { Ok(()) } else { Err(range(key, "at least 0", x)) }
+        single(key, x, x >= 0.0, "at least 0")
     }
+}
+
+/// A number that training takes in single precision: what is too large for that, or so small that it would be 0, is refused.
+fn single(
+    key: &'static str,
+    x: f64,
+    fits: bool,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    let narrow = x as f32;
+    if !narrow.is_finite() || (narrow == 0.0 && x != 0.0) {
+        return Err(range(key, format!("finite and {expected} in single precision"), x));
+    }
+    if fits { Ok(()) } else { Err(range(key, expected, x)) }
 }
 
 /// A value out of its range.
