@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Exit code of a command that was interrupted: 128 + SIGINT, as shells count.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -10,10 +11,15 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Set by the first Ctrl-C (or SIGTERM, SIGHUP) of a training.
 pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Makes the first signal set [`STOP`] and the second one end the process at once.
+/// Signals that come within this of the first are one request: `timeout` sends one to the process and one to its group.
+const ONE_REQUEST: Duration = Duration::from_millis(500);
+
+/// Makes the first signal set [`STOP`], and a second one, unless it comes at once, end the process.
 pub(crate) fn stop_on_signal() {
-    handle(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
+    let mut first: Option<Instant> = None;
+    handle(move || {
+        STOP.store(true, Ordering::Relaxed);
+        if first.get_or_insert_with(Instant::now).elapsed() > ONE_REQUEST {
             end();
         }
     });

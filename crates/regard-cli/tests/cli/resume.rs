@@ -176,11 +176,13 @@ fn interrupted_by_the_user() {
         return;
     }
     let stage = Stage::new();
-    for signal in ["-INT", "-TERM"] {
-        let name = format!("interrupted{signal}");
+    // Twice at once, to a process and to its group, is once.
+    for (signal, times) in [("-INT", 1), ("-TERM", 1), ("-INT", 2)] {
+        let name = format!("interrupted{signal}{times}");
         let mut child = stage.command(&name).spawn().unwrap();
         wait_for(&stage.path(&name).join("metrics.jsonl"), &mut child);
-        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        let processes = vec![child.id().to_string(); times];
+        let kill = Command::new("kill").arg(signal).args(processes).status().unwrap();
         assert!(kill.success());
         let done = Done::from(child.wait_with_output().unwrap());
         assert_eq!(done.code, Some(130), "{done:?}");
