@@ -25,6 +25,8 @@ const TOGETHER: usize = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct Support {
     rows: usize,
+    /// Keys.
+    n: usize,
     /// Bit j of entry i, and bit i of entry j.
     of_query: [u64; QUERIES],
     of_key: [u64; KEYS],
@@ -34,7 +36,7 @@ pub(crate) struct Support {
 impl Support {
     /// That of `rows` rows of `n` weights, `stride` apart.
     pub(crate) fn of<T: Real>(weights: &[T], stride: usize, rows: usize, n: usize) -> Self {
-        let mut support = Self { rows, of_query: [0; QUERIES], of_key: [0; KEYS], count: 0 };
+        let mut support = Self { rows, n, of_query: [0; QUERIES], of_key: [0; KEYS], count: 0 };
         for i in 0..rows {
             let seen = select::nonzero(&weights[i * stride..i * stride + n]);
             support.of_query[i] = seen;
@@ -59,10 +61,10 @@ impl Support {
 
     /// Whether products over it pay off.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.count * SPARSE <= self.rows * KEYS
+        self.count * SPARSE <= self.rows * self.n
     }
 
-    /// `c_i += α·Σ_j w_ij b_j`, rows of c and of b `c_stride` and `b_stride` apart and whole panels of `width`.
+    /// `c_i += α·Σ_j w_ij b_j`, rows of c `c_stride` apart; rows of b are whole panels wide.
     pub(crate) fn add<T: Real>(
         &self,
         c: &mut [T],

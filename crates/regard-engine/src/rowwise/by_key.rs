@@ -119,8 +119,9 @@ pub(crate) struct KeyScratch<T: Real> {
     shares: Buffer<T>,
     kept: Buffer<T>,
     d: Buffer<T>,
-    /// Gradients by the values of a key, those of all four heads, then rows of any width.
+    /// Gradients by the values of a key, those of all heads.
     dv: Buffer<T>,
+    /// The gradient of a key or a query of one head.
     row: Buffer<T>,
 }
 
