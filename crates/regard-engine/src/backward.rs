@@ -162,7 +162,16 @@ struct Scratch<'a, T: Real> {
 struct Piece<T: Real> {
     sums: KeySums<T>,
     pairs: Pairs<T>,
-    tiles: Vec<OfQueries<T>>,
+    tiles: Vec<Job<T>>,
+}
+
+/// A tile of queries of a piece.
+struct Job<T: Real> {
+    /// The queries; its keys move along.
+    tile: TileAt,
+    /// The keys that they may see.
+    seen: Range<usize>,
+    of: OfQueries<T>,
 }
 
 /// The gradients that the queries of a piece give to keys and values, after the turn by position.
@@ -235,7 +244,7 @@ struct Pairs<T: Real> {
 impl<T: Real> Scratch<'_, T> {
     fn new(call: &Call<'_, T>) -> Self {
         Self {
-            keys: Keys::new(),
+            keys: Keys::new(call),
             values: Across::new(),
             piece: Piece::new(call),
             row: RowScratch::new(),
@@ -284,24 +293,22 @@ impl<'a, T: Real> Backward<'a, T> {
         let per_head = item.q_len.div_ceil(QUERIES);
         // Pieces are cut at fixed places of each head, so that more rows, padding, change no sum.
         let heads = inputs.heads(unit).len();
-        let of_head: Vec<Range<usize>> = (0..per_head)
-            .step_by(PIECE_TILES)
-            .map(|first| first..per_head.min(first + PIECE_TILES))
-            .collect();
-        let pieces: Vec<Range<usize>> = (0..heads)
-            .flat_map(|head| of_head.iter().map(move |part| (head, part.clone())))
-            .map(|(head, part)| head * per_head + part.start..head * per_head + part.end)
-            .collect();
-        if let [part] = &pieces[..] {
-            self.piece(unit, part.clone(), keys, values, piece, dparams);
+        let of_head = per_head.div_ceil(PIECE_TILES);
+        let pieces = heads * of_head;
+        let part = |n: usize| {
+            let (head, first) = (n / of_head * per_head, n % of_head * PIECE_TILES);
+            head + first..head + per_head.min(first + PIECE_TILES)
+        };
+        if pieces == 1 {
+            self.piece(unit, part(0), keys, values, piece, dparams);
             self.finish(unit, &[&piece.sums], dparams);
             return;
         }
-        if of_head.len() <= 1 {
+        if of_head <= 1 {
             // Heads of one piece each, one after the other on this thread.
-            let mut sums = Vec::with_capacity(heads);
-            for part in pieces {
-                self.piece(unit, part, keys, values, piece, dparams);
+            let mut sums = Vec::with_capacity(pieces);
+            for n in 0..pieces {
+                self.piece(unit, part(n), keys, values, piece, dparams);
                 sums.push(std::mem::replace(&mut piece.sums, KeySums::new()));
             }
             self.finish(unit, &sums.iter().collect::<Vec<_>>(), dparams);
@@ -309,12 +316,13 @@ impl<'a, T: Real> Backward<'a, T> {
         }
         let mut all = KeySums::new();
         all.start(call, 0..item.kv_len);
-        for wave in pieces.chunks(MOST_PIECES) {
-            let work = inputs.work(unit) * 5 / 2 * wave.len() / pieces.len();
+        for first in (0..pieces).step_by(MOST_PIECES) {
+            let wave = MOST_PIECES.min(pieces - first);
+            let work = inputs.work(unit) * 5 / 2 * wave / pieces;
             let new = || Piece::new(call);
-            let done = plan::run(&mut *piece, wave.len(), work, new, |piece, n| {
+            let done = plan::run(&mut *piece, wave, work, new, |piece, n| {
                 let mut dparams = ParamGradients::zeros(call);
-                self.piece(unit, wave[n].clone(), keys, values, piece, &mut dparams);
+                self.piece(unit, part(first + n), keys, values, piece, &mut dparams);
                 (std::mem::replace(&mut piece.sums, KeySums::new()), dparams)
             });
             let kept = done.len() - usize::from(fault::is(Fault::LostPiece));
@@ -346,31 +354,30 @@ impl<'a, T: Real> Backward<'a, T> {
             let queries = start..item.q_len.min(start + QUERIES);
             TileAt { at: call.at(unit.item, head), queries, keys: 0..0 }
         };
+        let Piece { sums, pairs, tiles: jobs } = &mut *piece;
         let (mut start, mut end) = (item.kv_len, 0);
-        for n in part.clone() {
-            let seen = visible(call, &tile(n));
+        for (i, n) in part.clone().enumerate() {
+            let (tile, seen) = (tile(n), visible(call, &tile(n)));
             if !seen.is_empty() {
                 (start, end) = (start.min(seen.start), end.max(seen.end));
             }
+            match jobs.get_mut(i) {
+                Some(job) => (job.tile, job.seen) = (tile, seen),
+                None => jobs.push(Job { tile, seen, of: OfQueries::new(call) }),
+            }
         }
+        let jobs = &mut jobs[..part.len()];
         // Tiles of keys begin at a whole number of lanes.
         let start = start.min(end) / crate::kernel::LANES * crate::kernel::LANES;
-        piece.sums.start(call, start..end);
-        let Piece { sums, pairs, tiles: of_tiles } = &mut *piece;
-        while of_tiles.len() < part.len() {
-            of_tiles.push(OfQueries::new(call));
-        }
+        sums.start(call, start..end);
         let mut of_keys = OfKeys { keys, values, source: self.inputs.values(unit), sums };
-        let jobs = part.zip(of_tiles).map(|(n, of)| {
-            let tile = tile(n);
-            self.take_queries(unit, &tile, of);
-            (tile, of)
-        });
-        let mut jobs: Vec<_> = jobs.collect();
+        for Job { tile, of, .. } in &mut *jobs {
+            self.take_queries(unit, tile, of);
+        }
         if let Streaming::Softmax { scale } = call.normaliser.streaming() {
-            self.softmax(&mut jobs, &mut of_keys, pairs, scale, dparams);
+            self.softmax(jobs, &mut of_keys, pairs, scale, dparams);
         } else {
-            for (tile, of) in &mut jobs {
+            for Job { tile, of, .. } in &mut *jobs {
                 match call.normaliser.streaming() {
                     Streaming::Pick { noise } => {
                         self.pick(tile, of, &mut of_keys, pairs, noise, dparams);
@@ -380,8 +387,8 @@ impl<'a, T: Real> Backward<'a, T> {
                 }
             }
         }
-        for (tile, of) in jobs {
-            self.hand_over(unit, &tile, of);
+        for Job { tile, of, .. } in jobs {
+            self.hand_over(unit, tile, of);
         }
     }
 

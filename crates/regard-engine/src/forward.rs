@@ -14,7 +14,7 @@ use crate::cover::Cover;
 use crate::fault::{self, Fault};
 use crate::kernel::softmax::{self, Running};
 use crate::kernel::{LANES, dropout, padded};
-use crate::pack::{Source, Values, padded_width};
+use crate::pack::{self, Source, Values, padded_width};
 use crate::panel::Panel;
 use crate::plan::{self, Inputs, KEYS, QUERIES, Unit, tiles};
 use crate::rows::{Extent, Shared, SharedRows};
@@ -171,7 +171,7 @@ struct TileScratch<T: Real> {
 impl<T: Real> Scratch<'_, T> {
     fn new(call: &Call<'_, T>) -> Self {
         Self {
-            keys: Keys::new(),
+            keys: Keys::new(call),
             values: Values::new(),
             group: GroupScratch::new(call, 0),
             row: RowScratch::new(),
@@ -302,9 +302,7 @@ impl<'a, T: Real> Forward<'a, T> {
                 for (i, (context, scale)) in rows.zip(scales).enumerate() {
                     // SAFETY: tasks have different (item, head, queries), and different items different rows.
                     let out = unsafe { self.context.row(first + i, head) };
-                    for (out, c) in out.iter_mut().zip(&context[..d_v]) {
-                        *out = *c * scale;
-                    }
+                    pack::scale_row(&context[..d_v], Some(scale), out);
                 }
             },
         );
@@ -321,7 +319,7 @@ fn softmax<T: Real>(jobs: &mut [Rowwise<'_, T>], scores: &mut [T], scale: T) {
             weights.fill(T::NEG_INFINITY);
         }
     }
-    for span in spans(&ranges) {
+    for span in tiles(hull(ranges.iter()), KEYS) {
         for (job, range) in jobs.iter_mut().zip(&ranges) {
             if let Some(keys) = part_of(&span, range) {
                 job.softmax(keys, scores, scale);
@@ -333,15 +331,14 @@ fn softmax<T: Real>(jobs: &mut [Rowwise<'_, T>], scores: &mut [T], scale: T) {
     }
 }
 
-/// Tiles of keys that cover all ranges.
-pub(crate) fn spans(ranges: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> {
-    let seen = ranges.iter().filter(|range| !range.is_empty());
-    let start = seen.clone().map(|range| range.start).min().unwrap_or(0);
-    let end = seen.map(|range| range.end).max().unwrap_or(0);
-    tiles(start..end, KEYS)
+/// The shortest range that holds all ranges.
+pub(crate) fn hull<'r>(ranges: impl Iterator<Item = &'r Range<usize>>) -> Range<usize> {
+    let seen = ranges.filter(|range| !range.is_empty()).cloned();
+    let hull = seen.reduce(|hull, seen| hull.start.min(seen.start)..hull.end.max(seen.end));
+    hull.unwrap_or_default()
 }
 
-/// What [`tiles`] of a range has in common with one of [`spans`].
+/// What [`tiles`] of a range has in common with a tile of their [`hull`].
 pub(crate) fn part_of(span: &Range<usize>, range: &Range<usize>) -> Option<Range<usize>> {
     let keys = (range.start / LANES * LANES).max(span.start)..range.end.min(span.end);
     (!range.is_empty() && !keys.is_empty()).then_some(keys)

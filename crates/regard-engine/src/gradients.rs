@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use regard_attn::{AttnError, Dims, RowsMut};
 use regard_tensor::Real;
-use regard_tensor::kernels::product::COLUMNS;
 
-use crate::pack::copy_short;
+use crate::pack::copy_row;
 use crate::rows::{Extent, Place, Shared, SharedRows};
 
 /// The arrays that take the gradients of queries, keys and values; rows are numbered as the inputs
@@ -191,13 +190,7 @@ unsafe fn take<T: Real>(rows: &SharedRows<'_, T>, row: usize, head: usize, x: &[
         }
     } else {
         let (written, rest) = out.split_at_mut(x.len());
-        // Pieces of a length that the compiler knows: a call for each short row takes longer than the row.
-        let (out, last) = written.as_chunks_mut::<COLUMNS>();
-        let (x, few) = x.as_chunks::<COLUMNS>();
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = *x;
-        }
-        copy_short(few, last);
+        copy_row(x, written);
         rest.fill(T::ZERO);
     }
 }

@@ -5,6 +5,7 @@
 //! an item is cut the same way alone, in a padded and in a packed batch.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use regard_attn::{Call, Item, Rows};
@@ -106,20 +107,45 @@ pub(crate) fn tiles(range: Range<usize>, size: usize) -> impl Iterator<Item = Ra
 
 /// The results of `f(scratch, n)` for n in 0..count, in order; computed by several threads where
 /// `work` (multiply-adds of the whole) is worth it. On the calling thread `scratch` is used,
-/// elsewhere what `new` makes.
-pub(crate) fn run<S, R: Send>(
+/// elsewhere what `new` makes, once for each thread that takes part.
+pub(crate) fn run<S: Send, R: Send>(
     scratch: &mut S,
     count: usize,
     work: usize,
     new: impl Fn() -> S + Sync + Send,
     f: impl Fn(&mut S, usize) -> R + Sync + Send,
 ) -> Vec<R> {
-    if work < SERIAL || count <= 1 {
+    let threads = rayon::current_num_threads();
+    if work < SERIAL || count <= 1 || threads == 1 {
         return (0..count).map(|n| f(scratch, n)).collect();
     }
     let _call = parallel::call();
     let at_once = (GRAIN * count / work).max(1);
-    (0..count).into_par_iter().with_min_len(at_once).map_init(new, f).collect()
+    let next = AtomicUsize::new(0);
+    // Takes some, and some more, until all are taken.
+    let take = |scratch: &mut S| {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(at_once, Ordering::Relaxed);
+            if first >= count {
+                return done;
+            }
+            let end = count.min(first + at_once);
+            done.push((first, (first..end).map(|n| f(scratch, n)).collect::<Vec<R>>()));
+        }
+    };
+    let other = |_| {
+        // A thread that comes too late makes nothing.
+        if next.load(Ordering::Relaxed) < count { take(&mut new()) } else { Vec::new() }
+    };
+    let others = 1..threads.min(count.div_ceil(at_once));
+    let (mut done, of_others) = rayon::join(
+        || take(scratch),
+        || others.into_par_iter().with_max_len(1).map(other).collect::<Vec<_>>(),
+    );
+    done.extend(of_others.into_iter().flatten());
+    done.sort_unstable_by_key(|(first, _)| *first);
+    done.into_iter().flat_map(|(_, part)| part).collect()
 }
 
 #[cfg(test)]

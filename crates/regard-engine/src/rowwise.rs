@@ -15,7 +15,7 @@ use regard_tensor::{Buffer, Key, Real, simd};
 
 use crate::kernel::padded;
 use crate::kernel::softmax::{self, Running};
-use crate::pack::{self, Source, copy_short};
+use crate::pack::{self, Source, copy_row};
 use crate::plan::{Inputs, Unit};
 use crate::score::{FinitePart, ParamGradients, scale_tile};
 
@@ -172,7 +172,7 @@ impl<T: Real> RowOf<'_, T> {
     fn take_query(&self, source: Source<'_, T>, q: &mut Buffer<T>) {
         let d_k = self.call.dims.d_k;
         pack::grow(q, d_k);
-        copy_short(source.row(self.query), &mut q[..d_k]);
+        copy_row(source.row(self.query), &mut q[..d_k]);
         pack::turn(self.call.position, self.at.q_offset + self.query, &mut q[..d_k], d_k, d_k);
     }
 
@@ -523,7 +523,7 @@ fn gather<'g, T: Real>(
 ) -> Block<'g, T> {
     pack::grow(out, keys.len() * width);
     for (out, key) in out.chunks_exact_mut(width).zip(keys) {
-        copy_short(source.row(*key), out);
+        copy_row(source.row(*key), out);
     }
     Block { data: &out[..keys.len() * width], rows: keys.len(), width, stride: width }
 }

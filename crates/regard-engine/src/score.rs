@@ -85,6 +85,8 @@ pub(crate) fn fill_forbidden<T: Real>(
 /// The keys of one unit, in the layout that the score asks for.
 #[derive(Debug)]
 pub(crate) struct Keys<'a, T: Real> {
+    /// The score's, asked once.
+    lowering: Lowering<T>,
     /// Where they lie, if they are read there.
     given: Option<Source<'a, T>>,
     across: Across<T>,
@@ -93,8 +95,9 @@ pub(crate) struct Keys<'a, T: Real> {
 }
 
 impl<'a, T: Real> Keys<'a, T> {
-    pub(crate) fn new() -> Self {
-        Self { given: None, across: Across::new(), along: Along::new() }
+    pub(crate) fn new(call: &Call<'_, T>) -> Self {
+        let lowering = call.score.lowering();
+        Self { lowering, given: None, across: Across::new(), along: Along::new() }
     }
 
     /// Where keys are read as they lie.
@@ -112,7 +115,7 @@ impl<'a, T: Real> Keys<'a, T> {
         len: usize,
         queries: usize,
     ) {
-        let product = matches!(call.score.lowering(), Lowering::Product { .. });
+        let product = matches!(self.lowering, Lowering::Product { .. });
         let as_given = !call.score.has_own_keys() && !call.position.turns();
         if queries <= few::MOST && product && as_given {
             self.given = Some(source);
@@ -131,9 +134,9 @@ impl<'a, T: Real> Keys<'a, T> {
         len: usize,
         with_backward: bool,
     ) {
-        let Self { given, across, along } = self;
+        let Self { lowering, given, across, along } = self;
         *given = None;
-        let product = matches!(call.score.lowering(), Lowering::Product { .. });
+        let product = matches!(lowering, Lowering::Product { .. });
         if call.score.has_own_keys() {
             let d_k = call.dims.d_k;
             let own: Vec<T> =
@@ -187,7 +190,7 @@ impl<'a, T: Real> Keys<'a, T> {
         let biases = call.position.biases();
         let drop_scale = fault::is(Fault::DroppedScale);
         let mut left_to_scale = factor;
-        match call.score.lowering() {
+        match self.lowering {
             Lowering::Product { scale } => {
                 let scale = if drop_scale { T::ONE } else { scale };
                 let alpha = if biases { scale } else { scale * factor };
@@ -258,7 +261,7 @@ impl<'a, T: Real> Keys<'a, T> {
             bias_backward(call.position, tile, q, g, stride, &mut dq, &mut dparams.position);
         }
         let dparams = &mut dparams.score;
-        match call.score.lowering() {
+        match self.lowering {
             Lowering::Product { scale } if let Some(support) = support => {
                 support.add(dq, width, (g, stride), scale, self.along.panels_of(&tile.keys));
                 support.add_by_key(dk, width, (g, stride), scale, q.along.panels_of(&(0..rows)));

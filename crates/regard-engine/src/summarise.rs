@@ -72,7 +72,7 @@ pub fn summarise<T: Real>(
     // One task an item and head: its rows come in order, so that sums over queries do.
     let tasks = call.items.len() * heads;
     let pairs: usize = call.items.iter().map(|item| item.q_len * item.kv_len).sum();
-    let new = Scratch::new;
+    let new = || Scratch::new(call);
     let parts = plan::run(&mut new(), tasks, pairs * heads * call.dims.d_k, new, |scratch, n| {
         job.head(n / heads, n % heads, scratch)
     });
@@ -119,9 +119,9 @@ struct Scratch<'a, T: Real> {
 }
 
 impl<T: Real> Scratch<'_, T> {
-    fn new() -> Self {
+    fn new(call: &Call<'_, T>) -> Self {
         Self {
-            keys: Keys::new(),
+            keys: Keys::new(call),
             packed: None,
             queries: Queries::new(),
             scores: Buffer::stale(QUERIES * KEYS),

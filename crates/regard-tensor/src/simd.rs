@@ -34,16 +34,24 @@ impl Level {
 /// holds beside the names of levels is not looked at.
 ///
 /// Read once, at the first call.
+#[inline(always)]
 pub fn level() -> Level {
+    // Kernels ask before every loop, so that a call would show.
     static LEVEL: OnceLock<Level> = OnceLock::new();
-    *LEVEL.get_or_init(|| {
-        let highest = match std::env::var("REGARD_SIMD").as_deref() {
-            Ok("plain") => Level::Plain,
-            Ok("avx2") => Level::Avx2,
-            _ => Level::Avx512,
-        };
-        best().min(highest)
-    })
+    match LEVEL.get() {
+        Some(level) => *level,
+        None => *LEVEL.get_or_init(find_level),
+    }
+}
+
+#[cold]
+fn find_level() -> Level {
+    let highest = match std::env::var("REGARD_SIMD").as_deref() {
+        Ok("plain") => Level::Plain,
+        Ok("avx2") => Level::Avx2,
+        _ => Level::Avx512,
+    };
+    best().min(highest)
 }
 
 /// What `REGARD_SIMD` holds, if that is the name of no level: a program may want to say so.

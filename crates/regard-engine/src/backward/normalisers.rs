@@ -8,10 +8,10 @@ use regard_tensor::kernels::product::{Left, Product};
 use regard_tensor::kernels::{reduce, select};
 use regard_tensor::{Key, Real, simd};
 
-use super::{Backward, OfKeys, OfQueries, Pairs, add};
+use super::{Backward, Job, OfKeys, OfQueries, Pairs, add};
 use crate::cover::Cover;
 use crate::fault::{self, Fault};
-use crate::forward::{Chosen, part_of, row_at, spans, visible};
+use crate::forward::{Chosen, hull, part_of, row_at, visible};
 use crate::kernel::{dropout, padded, softmax};
 use crate::pack::{AHEAD, Source, padded_width};
 use crate::panel::Panel;
@@ -24,20 +24,18 @@ impl<T: Real> Backward<'_, T> {
     /// a tile of keys one after the other, while it lies in the cache.
     pub(super) fn softmax(
         &self,
-        jobs: &mut [(TileAt, &mut OfQueries<T>)],
+        jobs: &mut [Job<T>],
         of_keys: &mut OfKeys<'_, T>,
         pairs: &mut Pairs<T>,
         scale: T,
         dparams: &mut ParamGradients<T>,
     ) {
-        let call = self.inputs.call;
-        let ranges: Vec<_> = jobs.iter().map(|(tile, _)| visible(call, tile)).collect();
-        for ((tile, of), range) in jobs.iter_mut().zip(&ranges) {
-            self.means(tile, of, of_keys, pairs, range.clone(), scale);
+        for Job { tile, seen, of } in &mut *jobs {
+            self.means(tile, of, of_keys, pairs, seen.clone(), scale);
         }
-        for span in spans(&ranges) {
-            for ((tile, of), range) in jobs.iter_mut().zip(&ranges) {
-                if let Some(keys) = part_of(&span, range) {
+        for span in tiles(hull(jobs.iter().map(|job| &job.seen)), KEYS) {
+            for Job { tile, seen, of } in &mut *jobs {
+                if let Some(keys) = part_of(&span, seen) {
                     tile.keys = keys;
                     self.softmax_tile(tile, of, of_keys, pairs, scale, dparams);
                 }
