@@ -247,6 +247,24 @@ impl<T: Real> Grads<'_, T> {
         (place.data_mut(), if fresh { 0.0 } else { 1.0 })
     }
 
+    /// As [`Grads::slot`], taken out, so that another place can be written at the same time; [`Grads::put`] gives it back.
+    /// None for a parameter, whose place is part of the flat gradient.
+    pub(crate) fn take(&mut self, var: Var) -> Option<(Tensor<T>, f64)> {
+        let target = &mut self.targets[var.0];
+        if target.param.is_some() {
+            return None;
+        }
+        Some(match target.gradient.take() {
+            Some(sum) => (sum, 1.0),
+            None => (Tensor::stale(&target.shape), 0.0),
+        })
+    }
+
+    /// Gives back what [`Grads::take`] took.
+    pub(crate) fn put(&mut self, taken: Var, gradient: Tensor<T>) {
+        self.targets[taken.0].gradient = Some(gradient);
+    }
+
     /// The place of a gradient to add to: as [`Grads::slot`], zeroed where nothing was written.
     pub(crate) fn sum(&mut self, var: Var) -> &mut [T] {
         let (place, keep) = self.slot(var);

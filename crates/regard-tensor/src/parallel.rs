@@ -177,6 +177,15 @@ pub fn join<A: Send, B: Send>(
     rayon::join(a, b)
 }
 
+/// As [`join`] where `work`, in scalar operations, is worth it; else one after the other.
+pub fn join_if<A: Send, B: Send>(
+    work: usize,
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if work < SMALL { (a(), b()) } else { join(a, b) }
+}
+
 /// Runs a whole program's work on one of the threads that parallel work is spread over.
 ///
 /// From any other thread each parallel call has to wake one of them and to sleep until it is done, which

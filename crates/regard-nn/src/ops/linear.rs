@@ -98,15 +98,31 @@ impl<T: Real> Tape<'_, T> {
                 add_column_sums(dz.data(), d_out, grads.sum(b));
             }
             let dz = Mat::new(dz.data(), n, d_out);
-            if grads.wants(w) {
-                let (dw, keep) = grads.slot(w);
+            let of_w = |(dw, keep): (&mut [T], f64)| {
                 let x = Mat::new(xv.data(), n, d_in);
                 matmul(MatMut::new(dw, d_out, d_in), keep, 1.0, dz.t(), x);
-            }
-            if grads.wants(x) {
-                let (dx, keep) = grads.slot(x);
+            };
+            let of_x = |(dx, keep): (&mut [T], f64)| {
                 let w = Mat::new(wv.data(), d_out, d_in);
                 matmul(MatMut::new(dx, n, d_in), keep, 1.0, dz, w);
+            };
+            let (wants_w, wants_x) = (grads.wants(w), grads.wants(x));
+            // Both at once: threads that are done with one go on with the other.
+            if wants_w
+                && wants_x
+                && x != w
+                && let Some((mut dx, keep)) = grads.take(x)
+            {
+                let (dw, of_x) = (grads.slot(w), || of_x((dx.data_mut(), keep)));
+                parallel::join_if(n * d_in * d_out, || of_w(dw), of_x);
+                grads.put(x, dx);
+                return;
+            }
+            if wants_w {
+                of_w(grads.slot(w));
+            }
+            if wants_x {
+                of_x(grads.slot(x));
             }
         }))
     }
