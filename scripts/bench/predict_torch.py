@@ -3,7 +3,8 @@
 
 Run: VENV/bin/python scripts/bench/predict_torch.py FILE --path eager --path onnx
 
-The sentences are those of `regard bench predict`: the first 1 + (7·i mod 25) words of row i of the file's batches. One at
+The sentences are those of `regard bench predict`: the first 1 + (7·i mod 25) words of sentence i of the file's batches, of a
+treebank all words. One at
 a time nothing is padded. In bulk, sentences sorted by length share padded batches of at most 2048 words; padding is
 masked (Transformer), packed away (bilstm) or stands behind the words (lstm, gru). Paths:
 
@@ -24,7 +25,6 @@ import time
 import warnings
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import train_torch
@@ -38,18 +38,7 @@ class Labeller(nn.Module):
 
     def __init__(self, tagger, case):
         super().__init__()
-        self.tagger, self.model, self.heads = tagger, case["model"], case["heads"]
-
-    def transformer(self, x, real):
-        encoder = self.tagger.encoder
-        mask = None if real is None else real[:, None, None, :]
-        x = encoder.input_norm(encoder.input(x)) + encoder.code[: x.shape[1]]
-        for layer in encoder.layers:
-            parts = layer.qkv(layer.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            y = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], attn_mask=mask)
-            x = x + layer.out(y.transpose(1, 2).flatten(2))
-            x = x + layer.linear2(F.gelu(layer.linear1(layer.norm2(x))))
-        return encoder.last(x)
+        self.tagger, self.model = tagger, case["model"]
 
     def recurrent(self, x, real):
         if real is None or self.model != "bilstm":
@@ -57,34 +46,42 @@ class Labeller(nn.Module):
         packed = nn.utils.rnn.pack_padded_sequence(x, real.sum(1), batch_first=True, enforce_sorted=False)
         return nn.utils.rnn.pad_packed_sequence(self.tagger.encoder.rnn(packed)[0], batch_first=True)[0]
 
-    def forward(self, words, real=None):
-        encode = self.transformer if self.model == "transformer" else self.recurrent
-        return self.tagger.output(encode(self.tagger.words(words), real)).argmax(-1)
+    def forward(self, words, real=None, distinct=None, chars=None):
+        encode = self.tagger.encoder if self.model == "transformer" else self.recurrent
+        return self.tagger.output(encode(self.tagger.embedded(words, distinct, chars), real)).argmax(-1)
 
 
 def sentences_of(arrays, case):
-    """The words of every sentence."""
-    rows = arrays["batches.words"].long().flatten(0, 1)
-    return [row[: min(1 + 7 * i % 25, case["length"])] for i, row in enumerate(rows)]
+    """Every sentence: its words, and the spelling of each where characters are read."""
+    sentences = []
+    for of_batch, spellings in train_torch.batches_of(arrays, case):
+        for words, _, distinct in of_batch:
+            i = len(sentences)
+            end = min(1 + 7 * i % 25, case["length"]) if case["length"] else len(words)
+            sentences.append((words[:end], [tuple(spellings[d].tolist()) for d in distinct] if spellings else None))
+    return sentences
+
+
+def inputs_of(sentences):
+    """Sentences as one padded batch, the spelling of each word once."""
+    places, rows = {}, []
+    for words, spellings in sentences:
+        distinct = [places.setdefault(spelling, len(places)) for spelling in spellings or []]
+        rows.append((words, words, torch.tensor(distinct) if spellings else torch.zeros_like(words)))
+    inputs = train_torch.inputs_of(rows, [torch.tensor(spelling) for spelling in places])
+    del inputs["labels"]
+    return inputs
 
 
 def batches_of(sentences):
-    """Sentences of about the same length, padded: words and which of them are real, None where all are."""
+    """Sentences of about the same length as padded batches."""
     batches, batch = [], []
-    for sentence in sorted(sentences, key=len):
-        if batch and (len(batch) + 1) * len(sentence) > BULK_WORDS:
+    for sentence in sorted(sentences, key=lambda sentence: len(sentence[0])):
+        if batch and (len(batch) + 1) * len(sentence[0]) > BULK_WORDS:
             batches.append(batch)
             batch = []
         batch.append(sentence)
-    batches.append(batch)
-
-    def padded(batch):
-        lengths = torch.tensor([len(sentence) for sentence in batch])
-        words = nn.utils.rnn.pad_sequence(batch, batch_first=True)
-        real = torch.arange(words.shape[1])[None] < lengths[:, None]
-        return words, None if bool(real.all()) else real
-
-    return [padded(batch) for batch in batches]
+    return [inputs_of(batch) for batch in [*batches, batch]]
 
 
 def exported(labeller, folder):
@@ -92,18 +89,22 @@ def exported(labeller, folder):
     import onnxruntime
 
     path = pathlib.Path(folder) / "tagger.onnx"
-    words, real = torch.zeros(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.bool)
-    masked = labeller.model == "transformer"
-    names = ["words", "real"] if masked else ["words"]
+    example = {"words": torch.zeros(2, 5, dtype=torch.long)}
+    axes = {"words": {0: "batch", 1: "length"}}
+    if labeller.model == "transformer":
+        example["real"], axes["real"] = torch.ones(2, 5, dtype=torch.bool), axes["words"]
+    if labeller.tagger.chars is not None:
+        example["distinct"], axes["distinct"] = torch.zeros(2, 5, dtype=torch.long), axes["words"]
+        example["chars"], axes["chars"] = torch.zeros(3, 4, dtype=torch.long), {0: "spellings", 1: "longest"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
             labeller,
-            (words, real) if masked else (words,),
+            tuple(example.values()),
             str(path),
-            input_names=names,
+            input_names=list(example),
             output_names=["labels"],
-            dynamic_axes={name: {0: "batch", 1: "length"} for name in [*names, "labels"]},
+            dynamic_axes={**axes, "labels": axes["words"]},
             opset_version=17,
             dynamo=False,
         )
@@ -111,11 +112,10 @@ def exported(labeller, folder):
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
-    def label(words, real=None):
-        inputs = {"words": words.numpy()}
-        if masked:
-            inputs["real"] = (torch.ones_like(words, dtype=torch.bool) if real is None else real).numpy()
-        return torch.from_numpy(session.run(None, inputs)[0])
+    def label(words, real=None, distinct=None, chars=None):
+        real = torch.ones_like(words, dtype=torch.bool) if real is None else real
+        given = {"words": words, "real": real, "distinct": distinct, "chars": chars}
+        return torch.from_numpy(session.run(None, {name: given[name].numpy() for name in example})[0])
 
     return label
 
@@ -142,16 +142,17 @@ def measure(path, arguments, folder):
     label = labeller if path == "eager" else exported(labeller, folder)
     sentences = sentences_of(arrays, case)
     batches = batches_of(sentences)
-    labels = [label(sentence[None])[0] for sentence in sentences]
-    one = seconds_of_pass(lambda: [label(sentence[None]) for sentence in sentences], arguments.seconds)
-    bulk = seconds_of_pass(lambda: [label(*batch) for batch in batches], arguments.seconds)
+    alone = [inputs_of([sentence]) for sentence in sentences]
+    labels = [label(**sentence)[0] for sentence in alone]
+    one = seconds_of_pass(lambda: [label(**sentence) for sentence in alone], arguments.seconds)
+    bulk = seconds_of_pass(lambda: [label(**batch) for batch in batches], arguments.seconds)
     return {
         "impl": "torch" if path == "eager" else "onnxruntime",
         "version": torch.__version__,
         "path": path,
-        "case": {name: value for name, value in case.items() if name not in ("parameters", "operations")},
+        "case": {name: value for name, value in case.items() if name not in train_torch.ADDED},
         "sentences": len(sentences),
-        "tokens": sum(map(len, sentences)),
+        "tokens": sum(len(words) for words, _ in sentences),
         "one_per_s": len(sentences) / one,
         "bulk_per_s": len(sentences) / bulk,
         "labels": torch.cat(labels).tolist(),

@@ -32,6 +32,10 @@ PATHS = ("eager", "modules", "compile")
 TIMED = 3
 SPLIT = 3
 SHOWN = 12
+# The label of padding.
+IGNORED = -100
+# What a file tells of a case beside its sizes.
+ADDED = ("parameters", "operations", "batches")
 
 
 def note(text):
@@ -63,6 +67,18 @@ def sinusoids(length, d):
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
+def angles(length, d):
+    """(cos, sin) of rotary positions, [length, d/2] each: pair i is (i, i + d/2)."""
+    of = torch.arange(length, dtype=torch.float64)[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
+    return of.cos().float(), of.sin().float()
+
+
+def turned(x, turn):
+    """Queries or keys [batch, heads, length, d] at their positions."""
+    (cos, sin), (a, b) = turn, x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
 class Layer(nn.Module):
     """x + W_o attention(norm(x)); x + W_2 gelu(W_1 norm(x)): the parameters of nn.TransformerEncoderLayer."""
 
@@ -73,20 +89,30 @@ class Layer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(d, d_ff), nn.Linear(d_ff, d)
         self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
 
-    def forward(self, x):
-        q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+    def forward(self, x, mask=None, turn=None):
+        parts = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = parts[0], parts[1], parts[2]
+        if turn is not None:
+            q, k = turned(q, turn), turned(k, turn)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2))
         return x + self.linear2(F.gelu(self.linear1(self.norm2(x))))
 
 
 class Transformer(nn.Module):
-    """norm(x W + b) + positions, layers, a last norm."""
+    """norm(x W + b) + positions, layers, a last norm; or positions that turn queries and keys."""
 
-    def __init__(self, case, modules):
+    def __init__(self, case, modules, d_in, longest):
         super().__init__()
         d, heads, d_ff = case["width"], case["heads"], case["d_ff"]
-        self.input, self.input_norm, self.last = nn.Linear(d, d), nn.LayerNorm(d), nn.LayerNorm(d)
-        self.register_buffer("code", sinusoids(case["length"], d))
+        self.input, self.input_norm, self.last = nn.Linear(d_in, d), nn.LayerNorm(d), nn.LayerNorm(d)
+        self.rotary = case["rotary"]
+        if self.rotary:
+            if modules:
+                raise ValueError("nn.TransformerEncoderLayer has no rotary position")
+            for name, table in zip(("cos", "sin"), angles(longest, d // heads)):
+                self.register_buffer(name, table)
+        else:
+            self.register_buffer("code", sinusoids(longest, d))
 
         def layer():
             if not modules:
@@ -97,10 +123,17 @@ class Transformer(nn.Module):
 
         self.layers = nn.ModuleList(layer() for _ in range(case["layers"]))
 
-    def forward(self, x):
-        x = self.input_norm(self.input(x)) + self.code
+    def forward(self, x, real=None):
+        """`real` [batch, length] tells tokens from padding; None where all are real."""
+        length = x.shape[1]
+        x, turn = self.input_norm(self.input(x)), None
+        if self.rotary:
+            turn = (self.cos[:length], self.sin[:length])
+        else:
+            x = x + self.code[:length]
+        mask = None if real is None else real[:, None, None, :]
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x) if mask is None and turn is None else layer(x, mask, turn)
         return self.last(x)
 
 
@@ -123,19 +156,81 @@ class Recurrent(nn.Module):
         return self.rnn(x)[0]
 
 
-class Tagger(nn.Module):
-    """Words, encoder, labels, mean cross-entropy."""
+class Chars(nn.Module):
+    """Convolutions over a word's characters, the largest of each filter."""
 
-    def __init__(self, case, modules):
+    def __init__(self, sizes):
         super().__init__()
-        d = case["width"]
-        self.words = nn.Embedding(case["n_words"], d)
-        self.encoder = Transformer(case, modules) if case["model"] == "transformer" else Recurrent(case)
+        self.embedding = nn.Embedding(sizes["n_chars"], sizes["width"])
+        self.convolutions = nn.ModuleList(nn.Conv1d(sizes["width"], sizes["hidden"], w) for w in sizes["widths"])
+
+    def forward(self, chars):
+        """`chars` [words, longest], -1 behind a word's end."""
+        real = chars >= 0
+        x = (self.embedding(chars.clamp(min=0)) * real[..., None]).transpose(1, 2)
+        found = []
+        for convolution in self.convolutions:
+            width = convolution.kernel_size[0]
+            y = convolution(F.pad(x, ((width - 1) // 2, width - 1 - (width - 1) // 2))).relu()
+            # No filter of a real character is below 0.
+            found.append(y.masked_fill(~real[:, None, :], 0.0).amax(-1))
+        return torch.cat(found, dim=-1)
+
+
+class Tagger(nn.Module):
+    """Words, with their characters where the case reads them, encoder, labels, mean cross-entropy."""
+
+    def __init__(self, case, modules, longest):
+        super().__init__()
+        d, sizes = case["width"], case["chars"]
+        self.words = nn.Embedding(case["n_words"], case["d_word"])
+        self.chars = Chars(sizes) if sizes else None
+        d_in = case["d_word"] + (len(sizes["widths"]) * sizes["hidden"] if sizes else 0)
+        transformer = case["model"] == "transformer"
+        self.encoder = Transformer(case, modules, d_in, longest) if transformer else Recurrent(case)
         self.output = nn.Linear(2 * d if case["model"] == "bilstm" else d, case["n_labels"])
 
-    def forward(self, words, labels):
-        logits = self.output(self.encoder(self.words(words)))
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    def embedded(self, words, distinct=None, chars=None):
+        """Word vectors; with the vectors of the distinct words' characters behind them."""
+        x = self.words(words)
+        return x if self.chars is None else torch.cat([x, F.embedding(distinct, self.chars(chars))], dim=-1)
+
+    def forward(self, words, labels, real=None, distinct=None, chars=None):
+        x = self.embedded(words, distinct, chars)
+        x = self.encoder(x) if real is None else self.encoder(x, real)
+        return F.cross_entropy(self.output(x).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+
+
+def padded(rows, filler):
+    """Rows of different lengths as one array."""
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=filler)
+
+
+def inputs_of(sentences, spellings):
+    """Words and labels of sentences, [(words, labels, distinct)], as padded arrays; `real` is None where nothing is padded,
+    `distinct` and `chars` where characters are not read."""
+    lengths = torch.tensor([len(words) for words, *_ in sentences])
+    real = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+    return {
+        "words": padded([words for words, *_ in sentences], 0),
+        "labels": padded([labels for _, labels, _ in sentences], IGNORED),
+        "real": None if bool(real.all()) else real,
+        "distinct": padded([distinct for *_, distinct in sentences], 0) if spellings else None,
+        "chars": padded(spellings, -1) if spellings else None,
+    }
+
+
+def batches_of(arrays, case):
+    """The batches of a file, each the sentences' (words, labels, distinct) and the spellings of its distinct words."""
+    for b in range(case["batches"]):
+        of = {
+            name: arrays[f"batches.{b}.{name}"].long()
+            for name in ("words", "labels", "lengths", "distinct", "chars", "char_lengths")
+            if f"batches.{b}.{name}" in arrays
+        }
+        distinct = of.get("distinct", torch.zeros_like(of["words"]))
+        parts = (part.split(of["lengths"].tolist()) for part in (of["words"], of["labels"], distinct))
+        yield list(zip(*parts)), list(of["chars"].split(of["char_lengths"].tolist())) if "chars" in of else []
 
 
 def torch_name(name, modules):
@@ -147,6 +242,8 @@ def torch_name(name, modules):
             layer, direction = name.split(".")[2:4]
             kind = {"w": "weight", "b": "bias"}[gate[0]] + (gate[1:] or "_ih")
             return f"encoder.rnn.{kind}_l{layer}" + ("_reverse" if direction == "backward" else "")
+    if name.startswith("chars."):
+        return name.replace(".table", ".weight")
     name = name.replace(".gain", ".weight").replace(".inner.", ".linear1.").replace(".outer.", ".linear2.")
     qkv, out = ("self_attn.in_proj_", "self_attn.out_proj.") if modules else ("qkv.", "out.")
     return name.replace("attention.qkv.", qkv).replace("attention.output.", out)
@@ -154,7 +251,8 @@ def torch_name(name, modules):
 
 def twin(arrays, case, modules):
     """The model with the weights of the file; every trained value of either side must have its counterpart."""
-    model = Tagger(case, modules)
+    longest = max(int(a.max()) for name, a in arrays.items() if name.startswith("batches.") and name.endswith(".lengths"))
+    model = Tagger(case, modules, longest)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     count = sum(p.numel() for p in trained.values())
     if count != case["parameters"]:
@@ -162,7 +260,14 @@ def twin(arrays, case, modules):
     with torch.no_grad():
         for name, array in arrays.items():
             if name.startswith("weights."):
-                target = trained.pop(torch_name(name.removeprefix("weights."), modules))
+                name = name.removeprefix("weights.")
+                if name.startswith("chars.width"):
+                    # A filter's weights are those of one character after another there, of one number here.
+                    width, kind = name.removeprefix("chars.width").split(".")
+                    name = f"chars.convolutions.{case['chars']['widths'].index(int(width))}.{kind}"
+                    if kind == "weight":
+                        array = array.unflatten(1, (int(width), -1)).transpose(1, 2)
+                target = trained.pop(torch_name(name, modules))
                 if target.shape != array.shape:
                     raise ValueError(f"{name} is {list(array.shape)}, the twin's {list(target.shape)}")
                 target.copy_(array)
@@ -192,7 +297,7 @@ def operators_of(step, batches):
     """Seconds that an operator takes by itself in a step, the slowest first."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for _ in range(SPLIT):
-            step(*next(batches))
+            step(next(batches))
     events = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
     return [
         {"name": e.key, "seconds": e.self_cpu_time_total / 1e6 / SPLIT, "calls": e.count // SPLIT}
@@ -206,17 +311,17 @@ def measure(path, arguments):
     before = resident("VmRSS")
     arrays, texts = start_of(arguments.start)
     case, constants = texts["case"], texts["optimiser"]
-    words, labels = (arrays[f"batches.{name}"].long() for name in ("words", "labels"))
-    batches = ((words[i % len(words)], labels[i % len(words)]) for i in range(sys.maxsize))
+    inputs = [inputs_of(*batch) for batch in batches_of(arrays, case)]
+    batches = (inputs[i % len(inputs)] for i in range(sys.maxsize))
     model = twin(arrays, case, path == "modules")
     parameters = [p for p in model.parameters() if p.requires_grad]
     implementation = {"fused": {"fused": True}, "foreach": {"foreach": True}, "plain": {}}[arguments.adam]
     optimiser = torch.optim.Adam(parameters, **constants, weight_decay=0.0, **implementation)
     forward = torch.compile(model) if path == "compile" else model
 
-    def step(words, labels):
+    def step(batch):
         times = [time.perf_counter()]
-        loss = forward(words, labels)
+        loss = forward(**batch)
         value = loss.item()
         times.append(time.perf_counter())
         optimiser.zero_grad(set_to_none=True)
@@ -232,28 +337,32 @@ def measure(path, arguments):
         len(losses) < arguments.steps
         and (arguments.seconds is None or time.perf_counter() - begin < arguments.seconds)
     ):
-        loss, phase = step(*next(batches))
+        loss, phase = step(next(batches))
         losses.append(loss)
         phases.append(phase)
     peak = resident("VmHWM")
     timed = phases[1:]
     seconds = [sum(phase) for phase in timed]
-    median, tokens = statistics.median(seconds), case["batch"] * case["length"]
+    # Batches may be of different sizes: every step has a speed of its own.
+    turn = [(i + 1) % len(inputs) for i in range(len(timed))]
+    tokens = [int((inputs[i]["labels"] != IGNORED).sum()) for i in range(len(inputs))]
+    speeds = [tokens[i] / step for i, step in zip(turn, seconds)]
+    operations = [case["operations"][i] / step for i, step in zip(turn, seconds)]
     line = {
         "impl": "torch",
         "version": torch.__version__,
         "path": path,
-        "case": {name: value for name, value in case.items() if name not in ("parameters", "operations")},
+        "case": {name: value for name, value in case.items() if name not in ADDED},
         "parameters": sum(p.numel() for p in parameters),
         "losses": losses,
         "steps": len(timed),
-        "seconds_median": median,
+        "seconds_median": statistics.median(seconds),
         "seconds_min": min(seconds),
         "seconds_max": max(seconds),
-        "tokens_per_s": tokens / median,
-        "tokens_per_s_min": tokens / max(seconds),
-        "tokens_per_s_max": tokens / min(seconds),
-        "gflops": case["operations"] / median / 1e9,
+        "tokens_per_s": statistics.median(speeds),
+        "tokens_per_s_min": min(speeds),
+        "tokens_per_s_max": max(speeds),
+        "gflops": statistics.median(operations) / 1e9,
         "phases": {
             name: statistics.median(phase[i] for phase in timed)
             for i, name in enumerate(("forward", "backward", "optimiser"))

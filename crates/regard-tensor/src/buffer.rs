@@ -49,7 +49,7 @@ impl Element for u32 {}
 /// sizes need blocks of different classes, and those of one are no use to another.
 const SPARE: (usize, usize) = (5, 4);
 /// Idle memory that is never worth giving back.
-const KEPT: usize = 32 << 20;
+const KEPT: usize = 64 << 20;
 
 /// Idle blocks of one size class, and when one was last asked for.
 #[derive(Default)]

@@ -4,9 +4,11 @@ mod attention;
 mod predict;
 mod train;
 
+use std::path::Path;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use regard::tasks::bench::train::TrainCase;
+use regard::tasks::bench::train::{TrainCase, Work};
 
 use crate::fault::Outcome;
 use crate::output::print;
@@ -33,9 +35,10 @@ Examples:
   regard bench attention --shape small --seconds 0.5 --json")]
     Attention(attention::AttentionArgs),
 
-    /// Whole training steps of taggers of fixed sizes
+    /// Whole training steps of taggers of fixed sizes, or of one on a treebank
     ///
-    /// A step is forward, cross-entropy, backward and Adam for one batch of drawn sentences, without dropout.
+    /// A step is forward, cross-entropy, backward and Adam for one batch, without dropout. Sentences are drawn, or those of a treebank.
+    ///
     /// The first step warms up and is not timed. GFLOP/s count the operations of matrix
     /// products alone. `blocks a step` is what is taken from the allocator in a step, `pool blocks` what
     /// the pool of arrays took from the system after the first step.
@@ -45,10 +48,11 @@ Examples:
 Examples:
   regard bench train --case small --steps 200
   regard bench train --model transformer --seconds 20 --json
-  regard bench train --case small --save small.safetensors")]
+  regard bench train --case small --save small.safetensors
+  regard bench train --treebank en_ewt-ud-train.conllu.gz")]
     Train(train::TrainArgs),
 
-    /// Labels for new sentences by taggers of fixed sizes, one at a time and in bulk
+    /// Labels for new sentences by taggers of fixed sizes, or of one for a treebank, one at a time and in bulk
     ///
     /// The cases are those of `bench train`, with their first weights; sentence i has 1 + (7·i mod 25) words. In bulk,
     /// sentences of about the same length share a batch of at most 2048 words. Sentences a second are
@@ -57,7 +61,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   regard bench predict --case tagger_32
-  regard bench predict --model bilstm --seconds 5 --json")]
+  regard bench predict --model bilstm --seconds 5 --json
+  regard bench predict --treebank en_ewt-ud-train.conllu.gz")]
     Predict(predict::PredictArgs),
 }
 
@@ -66,6 +71,14 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected a number from 0 to 3600".into()),
     }
+}
+
+/// The cases with what they train on; of a treebank, if one is named, the one that it makes.
+fn work(treebank: Option<&Path>, cases: Vec<TrainCase>) -> Result<Vec<Work>> {
+    Ok(match treebank {
+        Some(path) => vec![Work::of_treebank(path)?],
+        None => cases.into_iter().map(Work::drawn).collect(),
+    })
 }
 
 /// Prints the names of cases and what they train.

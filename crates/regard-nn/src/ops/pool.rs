@@ -1,6 +1,6 @@
 //! One row out of the rows of each item: maximum or mean.
 
-use regard_tensor::{Real, ShapeError, Tensor};
+use regard_tensor::{Real, ShapeError, Tensor, parallel, simd};
 
 use crate::{NnError, Ragged, Tape, Var};
 
@@ -24,36 +24,36 @@ impl<T: Real> Tape<'_, T> {
         let xv = self.value(x).clone();
         let d = xv.cols();
         ShapeError::expect("pool", "x", &[items.total(), d], xv.shape())?;
-        let mut y = Tensor::zeros(&[items.items(), d]);
-        let mut winners =
-            vec![0u32; if pool == Pool::Max { items.items() * d } else { 0 }].into_boxed_slice();
-        for (b, y) in y.data_mut().chunks_exact_mut(d.max(1)).enumerate() {
-            let rows = items.rows(b);
-            match pool {
-                Pool::Max if !rows.is_empty() => {
-                    let winners = &mut winners[b * d..(b + 1) * d];
-                    y.copy_from_slice(xv.row(rows.start));
-                    winners.fill(rows.start as u32);
-                    for r in rows.skip(1) {
-                        for ((y, w), x) in y.iter_mut().zip(winners.iter_mut()).zip(xv.row(r)) {
-                            if *x > *y {
-                                *y = *x;
-                                *w = r as u32;
-                            }
+        let n = items.items();
+        let mut y = Tensor::zeros(&[n, d]);
+        let mut winners = vec![0u32; if pool == Pool::Max { n * d } else { 0 }].into_boxed_slice();
+        // Some items a task.
+        let at_once = parallel::rows_per_chunk(d);
+        let (step, work) = (at_once * d, 4 * items.total() * d);
+        let rows_of = |p: usize, b: usize| {
+            let rows = items.rows(p * at_once + b);
+            (rows.start, &xv.data()[rows.start * d..rows.end * d])
+        };
+        match pool {
+            Pool::Max => {
+                parallel::chunks2(y.data_mut(), step, &mut winners, step, work, |p, y, winners| {
+                    let both = y.chunks_exact_mut(d).zip(winners.chunks_exact_mut(d));
+                    for (b, (y, winners)) in both.enumerate() {
+                        let (first, x) = rows_of(p, b);
+                        if !x.is_empty() {
+                            largest(x, first, y, winners);
                         }
                     }
-                }
-                Pool::Mean if !rows.is_empty() => {
-                    let scale = T::ONE / T::from_usize(rows.len());
-                    for r in rows {
-                        y.iter_mut().zip(xv.row(r)).for_each(|(y, x)| *y += *x);
-                    }
-                    for y in y {
-                        *y *= scale;
-                    }
-                }
-                _ => {}
+                });
             }
+            Pool::Mean => parallel::chunks(y.data_mut(), step, work, |p, y| {
+                for (b, y) in y.chunks_exact_mut(d).enumerate() {
+                    let (_, x) = rows_of(p, b);
+                    if !x.is_empty() {
+                        mean(x, x.len() / d, y);
+                    }
+                }
+            }),
         }
         let items = items.clone();
         Ok(self.record(y, &[x], move |dy, grads| {
@@ -77,5 +77,38 @@ impl<T: Real> Tape<'_, T> {
                 }
             }
         }))
+    }
+}
+
+/// The largest of each column of the rows `x`, the first of which is row `first`, and whose it is: of equals the first's. In
+/// whole lanes, by choice in place of branches.
+fn largest<T: Real>(x: &[T], first: usize, y: &mut [T], winners: &mut [u32]) {
+    let d = y.len();
+    simd::vectorise(
+        #[inline(always)]
+        move || {
+            let winners = &mut winners[..d];
+            y.copy_from_slice(&x[..d]);
+            winners.fill(first as u32);
+            for (r, row) in x.chunks_exact(d).enumerate().skip(1) {
+                let row = &row[..d];
+                for c in 0..d {
+                    let better = row[c] > y[c];
+                    y[c] = if better { row[c] } else { y[c] };
+                    winners[c] = if better { (first + r) as u32 } else { winners[c] };
+                }
+            }
+        },
+    );
+}
+
+/// The mean of `n` rows.
+fn mean<T: Real>(x: &[T], n: usize, y: &mut [T]) {
+    let scale = T::ONE / T::from_usize(n);
+    for row in x.chunks_exact(y.len()) {
+        y.iter_mut().zip(row).for_each(|(y, x)| *y += *x);
+    }
+    for y in y {
+        *y *= scale;
     }
 }

@@ -1,6 +1,9 @@
 //! Cases by name, and what can be wrong with a wish for them.
 
+use std::path::PathBuf;
+
 use regard_attn::AttnError;
+use regard_data::DataError;
 use regard_nn::NnError;
 
 use crate::config::nearest;
@@ -27,6 +30,15 @@ pub enum BenchError {
     /// None of the variants has one of the shapes, or none of the cases one of the models.
     #[error("nothing has all of these names; `--list` shows what there is")]
     NoCase,
+    /// A treebank cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A treebank has nothing to learn.
+    #[error("{}: no labelled sentence", file.display())]
+    NoLabels {
+        /// The file.
+        file: PathBuf,
+    },
     /// The engine refuses.
     #[error(transparent)]
     Attention(#[from] AttnError),

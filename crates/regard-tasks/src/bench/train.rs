@@ -11,7 +11,8 @@ mod model;
 mod predict;
 mod save;
 
-pub use cases::{TrainCase, TrainModel, chosen};
+pub use cases::{CharSizes, TrainCase, TrainModel, chosen};
+pub use data::Work;
 pub use measure::{OperatorLine, PhaseLine, TrainLine, measure_training};
 pub use predict::{PredictLine, measure_prediction};
 pub use save::save_start;

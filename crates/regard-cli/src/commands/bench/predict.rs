@@ -1,5 +1,6 @@
 //! `regard bench predict`: labels for new sentences.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -7,7 +8,8 @@ use clap::Args;
 use regard::report::{Align, Table};
 use regard::tasks::bench::train::{chosen, measure_prediction};
 
-use super::{list, seconds};
+use super::{list, seconds, work};
+use crate::args::named_file;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
 use crate::text::count;
@@ -21,6 +23,10 @@ pub(crate) struct PredictArgs {
     /// Only cases of this model, may be repeated: transformer, lstm, bilstm, gru
     #[arg(long, value_name = "NAME")]
     model: Vec<String>,
+
+    /// Label the sentences of the first batches of this labelled file by the `transformer` of `train tag`, in place of the cases
+    #[arg(long, value_name = "FILE", value_parser = named_file(), conflicts_with_all = ["case", "model", "list"])]
+    treebank: Option<PathBuf>,
 
     /// Measure each of the two ways for so many seconds, at least three passes over the sentences
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
@@ -48,8 +54,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<Outcome> {
         ("in bulk", Align::Right),
     ]);
     let mut machine = String::new();
-    for case in &cases {
-        let line = measure_prediction(case, Duration::from_secs_f64(args.seconds))?;
+    for work in &work(args.treebank.as_deref(), cases)? {
+        let case = work.case;
+        let line = measure_prediction(work, Duration::from_secs_f64(args.seconds))?;
         if args.json {
             print_json("bench", &line)?;
             continue;

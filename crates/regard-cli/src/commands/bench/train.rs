@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use regard::report::{Align, Table};
-use regard::tasks::bench::train::{TrainCase, TrainLine, chosen, measure_training, save_start};
+use regard::tasks::bench::train::{TrainLine, Work, chosen, measure_training, save_start};
 
-use super::{list, seconds};
+use super::{list, seconds, work};
 use crate::args::named_file;
 use crate::fault::Outcome;
 use crate::output::{print, print_json, tell};
@@ -23,6 +23,10 @@ pub(crate) struct TrainArgs {
     /// Only cases of this model, may be repeated: transformer, lstm, bilstm, gru
     #[arg(long, value_name = "NAME")]
     model: Vec<String>,
+
+    /// Measure the `transformer` of `train tag` on the first batches of this labelled file, in place of the cases
+    #[arg(long, value_name = "FILE", value_parser = named_file(), conflicts_with_all = ["case", "model", "list"])]
+    treebank: Option<PathBuf>,
 
     /// Steps of each case, the first of which warms up
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(4..=100_000))]
@@ -51,22 +55,23 @@ pub(super) fn run(args: &TrainArgs) -> Result<Outcome> {
     if args.list {
         return list(&cases);
     }
+    let work = work(args.treebank.as_deref(), cases)?;
     if let Some(path) = &args.save {
-        let [case] = &cases[..] else {
-            bail!("--save takes one case, these are {}; name one by --case", names(&cases));
+        let [work] = &work[..] else {
+            bail!("--save takes one case, these are {}; name one by --case", names(&work));
         };
-        save_start(case, path)?;
-        tell(&format!("wrote {} (the start of {})", path.display(), case.name));
+        save_start(work, path)?;
+        tell(&format!("wrote {} (the start of {})", path.display(), work.case.name));
         return Ok(Outcome::Done);
     }
     let mut lines = Vec::new();
-    for case in &cases {
+    for work in &work {
         let budget = args.seconds.map(Duration::from_secs_f64);
-        let line = measure_training(case, args.steps as usize, budget)?;
+        let line = measure_training(work, args.steps as usize, budget)?;
         if args.json {
             print_json("bench", &line)?;
         } else {
-            tell(&format!("{}: {:.0} tokens/s", case.name, line.tokens_per_s));
+            tell(&format!("{}: {:.0} tokens/s", work.case.name, line.tokens_per_s));
         }
         lines.push(line);
     }
@@ -76,8 +81,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn names(cases: &[TrainCase]) -> String {
-    cases.iter().map(|case| case.name).collect::<Vec<_>>().join(", ")
+fn names(work: &[Work]) -> String {
+    work.iter().map(|work| work.case.name).collect::<Vec<_>>().join(", ")
 }
 
 /// The machine, a table of speed, one of memory and one of where the time goes.

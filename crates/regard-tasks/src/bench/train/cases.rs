@@ -1,5 +1,6 @@
 //! The models and sizes, and the operations that a step of them takes at least.
 
+use regard_nn::models::TokenIds;
 use serde::Serialize;
 
 use super::super::choice::{BenchError, known};
@@ -33,19 +34,38 @@ impl TrainModel {
     }
 }
 
-/// A tagger of fixed sizes and its batches.
+/// Sizes of the convolutions over characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CharSizes {
+    /// Number of characters.
+    pub n_chars: usize,
+    /// Width of a character vector.
+    pub width: usize,
+    /// Filters of each width.
+    pub hidden: usize,
+    /// Widths of the convolutions.
+    pub widths: [usize; 3],
+}
+
+/// A tagger of fixed sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TrainCase {
     /// Its name.
     pub name: &'static str,
     /// What encodes the tokens.
     pub model: TrainModel,
-    /// Sentences of a batch.
+    /// Sentences of a batch; 0 where it differs from batch to batch.
     pub batch: usize,
-    /// Tokens of a sentence.
+    /// Tokens of a sentence; 0 where it differs from sentence to sentence.
     pub length: usize,
-    /// Width of a word vector, of the Transformer and of a direction's hidden state.
+    /// Width of the Transformer and of a direction's hidden state.
     pub width: usize,
+    /// Width of a word vector.
+    pub d_word: usize,
+    /// The convolutions over a word's characters, where there are any.
+    pub chars: Option<CharSizes>,
+    /// Whether queries and keys are turned by their place; else the Transformer adds sines and cosines to its input.
+    pub rotary: bool,
     /// Number of layers.
     pub layers: usize,
     /// Attention heads; 0 without attention.
@@ -64,6 +84,9 @@ const TAGGER: TrainCase = TrainCase {
     batch: 16,
     length: 128,
     width: 256,
+    d_word: 256,
+    chars: None,
+    rotary: false,
     layers: 4,
     heads: 4,
     d_ff: 1024,
@@ -94,6 +117,7 @@ const CASES: [TrainCase; 6] = [
         batch: 8,
         length: 32,
         width: 64,
+        d_word: 64,
         layers: 2,
         d_ff: 256,
         n_words: 1_000,
@@ -115,36 +139,42 @@ pub fn chosen(cases: &[String], models: &[String]) -> Result<Vec<TrainCase>, Ben
 }
 
 impl TrainCase {
-    /// Tokens of a batch.
-    pub fn tokens(&self) -> usize {
-        self.batch * self.length
-    }
-
     /// Operations of the matrix products of a step, a multiply-add being two: forward, and twice as many
     /// backward.
-    pub fn operations(&self) -> usize {
-        let d = self.width;
+    pub fn operations(&self, ids: &TokenIds) -> usize {
+        let (d, tokens) = (self.width, ids.words.len());
         let linear = |d_in: usize, d_out: usize| d_in * d_out;
+        let of_char = self.chars.map_or(0, |chars| {
+            chars.widths.iter().map(|width| linear(width * chars.width, chars.hidden)).sum()
+        });
         // Each direction: both matrices of all gates at every token.
         let recurrent = |gates: usize, directions: usize| {
             directions * gates * linear(2 * d, d) + linear(directions * d, self.n_labels)
         };
         let of_token = match self.model {
             TrainModel::Transformer => {
-                let attention = linear(d, 3 * d) + 2 * self.length * d + linear(d, d);
+                let attention = linear(d, 3 * d) + linear(d, d);
                 let layer = attention + linear(d, self.d_ff) + linear(self.d_ff, d);
-                linear(d, d) + self.layers * layer + linear(d, self.n_labels)
+                linear(self.d_in(), d) + self.layers * layer + linear(d, self.n_labels)
             }
             TrainModel::Lstm => recurrent(4, 1),
             TrainModel::Bilstm => recurrent(4, 2),
             TrainModel::Gru => recurrent(3, 1),
         };
-        3 * 2 * of_token * self.tokens()
+        let pairs: usize = ids.items.lengths().iter().map(|length| length * length).sum();
+        let attention = if self.heads == 0 { 0 } else { self.layers * 2 * pairs * d };
+        3 * 2 * (of_token * tokens + attention + of_char * ids.chars.len())
+    }
+
+    /// Width of a token's vector before the encoder.
+    fn d_in(&self) -> usize {
+        self.d_word + self.chars.map_or(0, |chars| chars.widths.len() * chars.hidden)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Work;
     use super::*;
 
     fn names(cases: &[&str], models: &[&str]) -> Vec<&'static str> {
@@ -165,9 +195,10 @@ mod tests {
     fn operations_are_those_of_the_products() {
         let of = |name: &str| chosen(&[name.into()], &[]).unwrap()[0];
         // An LSTM's token: eight matrices of 256 × 256 and 32 labels.
-        assert_eq!(of("lstm").operations(), 6 * (8 * 256 * 256 + 32 * 256) * 960);
+        let operations = |name: &str| of(name).operations(&Work::drawn(of(name)).batches[0].ids);
+        assert_eq!(operations("lstm"), 6 * (8 * 256 * 256 + 32 * 256) * 960);
         // A Transformer's token: 12 d² a layer, 2·L·d a layer for the pairs, the input and the labels.
         let token = 4 * (12 * 256 * 256 + 2 * 128 * 256) + 256 * 256 + 32 * 256;
-        assert_eq!(of("tagger_32").operations(), 6 * token * 2048);
+        assert_eq!(operations("tagger_32"), 6 * token * 2048);
     }
 }

@@ -10,7 +10,7 @@ use regard_tensor::{Buffer, Key, parallel, peak, simd};
 use serde::Serialize;
 
 use super::cases::TrainCase;
-use super::data::{Batch, batches};
+use super::data::{Batch, Work};
 use super::model::Model;
 use super::{ADAM, LEARNING_RATE, SEED};
 
@@ -68,7 +68,7 @@ pub struct TrainLine {
     pub seconds_min: f64,
     /// The slowest step.
     pub seconds_max: f64,
-    /// Tokens a second, by the median step.
+    /// Tokens a second, in median over the timed steps.
     pub tokens_per_s: f64,
     /// By the slowest.
     pub tokens_per_s_min: f64,
@@ -164,13 +164,13 @@ impl Training {
 /// # Errors
 /// The training core refuses.
 pub fn measure_training(
-    case: &TrainCase,
+    work: &Work,
     steps: usize,
     budget: Option<Duration>,
 ) -> Result<TrainLine, NnError> {
+    let Work { case, batches } = work;
     let threads = parallel::threads();
     let before = peak::multiply_add_peak(threads);
-    let batches = batches(case);
     let mut turn = batches.iter().cycle();
     let mut next = || turn.next().expect("there are batches");
     trim_pool();
@@ -201,8 +201,17 @@ pub fn measure_training(
     let of = |part: fn(&Step) -> Duration| sorted(timed.iter().map(|s| part(s).as_secs_f64()));
     let seconds = of(|step| step.forward + step.backward + step.optimiser);
     let (fastest, slowest) = (seconds[0], seconds[seconds.len() - 1]);
-    let speed = |seconds: f64| case.tokens() as f64 / seconds;
-    let gflops = case.operations() as f64 / median(&seconds) / 1e9;
+    // Batches may be of different sizes: every step has a speed of its own.
+    let batch = |step: usize| &batches[step % batches.len()];
+    let rates = |of: &dyn Fn(&Batch) -> usize| {
+        let of_step = |(i, step): (usize, &Step)| {
+            let seconds = step.forward + step.backward + step.optimiser;
+            of(batch(i + 1)) as f64 / seconds.as_secs_f64()
+        };
+        sorted(timed.iter().enumerate().map(of_step))
+    };
+    let speeds = rates(&|batch| batch.labels.len());
+    let gflops = median(&rates(&|batch| case.operations(&batch.ids))) / 1e9;
     let memory_of = |part: fn(&Step) -> usize| {
         median(&sorted(timed.iter().map(|step| part(step) as f64))) as usize
     };
@@ -217,9 +226,9 @@ pub fn measure_training(
         seconds_median: median(&seconds),
         seconds_min: fastest,
         seconds_max: slowest,
-        tokens_per_s: speed(median(&seconds)),
-        tokens_per_s_min: speed(slowest),
-        tokens_per_s_max: speed(fastest),
+        tokens_per_s: median(&speeds),
+        tokens_per_s_min: speeds[0],
+        tokens_per_s_max: speeds[speeds.len() - 1],
         gflops,
         peak_fraction: gflops / peak_gflops,
         peak_gflops,
@@ -271,7 +280,7 @@ mod tests {
         let small = chosen(&["small".into()], &[]).unwrap()[0];
         for model in super::super::TrainModel::ALL {
             let case = TrainCase { model, n_words: 8, n_labels: 4, batch: 4, length: 8, ..small };
-            let line = measure_training(&case, 60, None).unwrap();
+            let line = measure_training(&Work::drawn(case), 60, None).unwrap();
             assert_eq!((line.losses.len(), line.steps), (60, 59), "{model:?}");
             let [first, last] = [&line.losses[..10], &line.losses[50..]];
             let gain = (first.iter().sum::<f64>() - last.iter().sum::<f64>()) / 10.0;
@@ -288,7 +297,7 @@ mod tests {
     #[test]
     fn a_budget_ends_it_after_the_least_steps() {
         let case = chosen(&["small".into()], &[]).unwrap()[0];
-        let line = measure_training(&case, 50, Some(Duration::ZERO)).unwrap();
+        let line = measure_training(&Work::drawn(case), 50, Some(Duration::ZERO)).unwrap();
         assert_eq!(line.losses.len(), TIMED + 1);
     }
 

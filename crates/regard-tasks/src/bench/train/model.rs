@@ -19,17 +19,18 @@ pub(super) enum Model {
 impl Model {
     /// Lists the parameters.
     pub(super) fn new(specs: &mut ParamSpecs, case: &TrainCase) -> Result<Self, NnError> {
-        let TrainCase { width, layers, heads, d_ff, n_labels, .. } = *case;
+        let TrainCase { width, d_word, layers, heads, d_ff, n_labels, .. } = *case;
         let words = WordsConfig {
             n_words: case.n_words,
-            d_word: width,
-            n_chars: 0,
-            d_char: 0,
-            encoder: CharEncoder::None,
-            char_hidden: 0,
-            char_widths: Vec::new(),
+            d_word,
+            n_chars: case.chars.map_or(0, |chars| chars.n_chars),
+            d_char: case.chars.map_or(0, |chars| chars.width),
+            encoder: if case.chars.is_some() { CharEncoder::Cnn } else { CharEncoder::None },
+            char_hidden: case.chars.map_or(0, |chars| chars.hidden),
+            char_widths: case.chars.map_or(Vec::new(), |chars| chars.widths.to_vec()),
             dropout: 0.0,
         };
+        let position = if case.rotary { PositionKind::Rotary } else { PositionKind::Sinusoidal };
         let rnn = |bidirectional| {
             EncoderConfig::Rnn(RnnConfig { hidden: width, layers, bidirectional, dropout: 0.0 })
         };
@@ -42,7 +43,7 @@ impl Model {
                 score: ScoreKind::ScaledDot,
                 scope: ScopeConfig::default(),
                 norm: Norm::Before,
-                position: PositionKind::Sinusoidal,
+                position,
                 dropout: 0.0,
                 attention_dropout: 0.0,
             }),
@@ -50,7 +51,7 @@ impl Model {
             TrainModel::Bilstm => rnn(true),
             TrainModel::Gru => {
                 let words = Words::new(specs, words);
-                let gru = Gru::new(specs, "encoder.layers.0", width, width, false);
+                let gru = Gru::new(specs, "encoder.layers.0", d_word, width, false);
                 return Ok(Self::Gru {
                     words,
                     gru,

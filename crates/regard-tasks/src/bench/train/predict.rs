@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use regard_data::plan_in_order;
 use regard_nn::models::TokenIds;
-use regard_nn::{NnError, PackedParams, ParamSpecs, Params, Ragged, Tape};
+use regard_nn::{NnError, PackedParams, ParamSpecs, Params, Tape};
 use regard_tensor::{parallel, simd};
 use serde::Serialize;
 
 use super::SEED;
 use super::cases::TrainCase;
-use super::data::batches;
+use super::data::{Work, together};
 use super::measure::{median, sorted};
 use super::model::Model;
 
@@ -45,31 +45,10 @@ pub struct PredictLine {
     pub simd: &'static str,
 }
 
-/// The first `1 + (7·i mod 25)` words of sentence i of the case's batches: lengths as those of a treebank.
-fn sentences(case: &TrainCase) -> Vec<Vec<u32>> {
-    let all = batches(case);
-    let rows = all.iter().flat_map(|batch| batch.ids.words.chunks_exact(case.length));
-    let cut = |(i, row): (usize, &[u32])| row[..(1 + 7 * i % 25).min(case.length)].to_vec();
-    rows.enumerate().map(cut).collect()
-}
-
-/// The likeliest label of every token of some sentences, which become one batch.
-fn label(
-    model: &Model,
-    packed: &PackedParams<f32>,
-    sentences: &[&[u32]],
-) -> Result<Vec<u32>, NnError> {
-    let words = sentences.concat();
-    let lengths: Vec<usize> = sentences.iter().map(|sentence| sentence.len()).collect();
-    let ids = TokenIds {
-        items: Ragged::new(&lengths),
-        distinct: vec![0; words.len()],
-        words,
-        chars: Vec::new(),
-        char_items: Ragged::new(&[]),
-    };
+/// The likeliest label of every token of a batch.
+fn label(model: &Model, packed: &PackedParams<f32>, ids: &TokenIds) -> Result<Vec<u32>, NnError> {
     let mut tape = Tape::inference(packed);
-    let logits = model.logits(&mut tape, &ids)?;
+    let logits = model.logits(&mut tape, ids)?;
     let logits = tape.value(logits);
     let likeliest = |row: &[f32]| {
         let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
@@ -78,36 +57,40 @@ fn label(
     Ok(logits.data().chunks_exact(logits.cols()).map(likeliest).collect())
 }
 
-/// Labels the same sentences by the case's first weights for about `budget` one at a time and then in bulk, at least
+/// Labels the sentences of the work by the case's first weights for about `budget` one at a time and then in bulk, at least
 /// three passes of each after one that warms up.
 ///
 /// # Errors
 /// The model refuses.
-pub fn measure_prediction(case: &TrainCase, budget: Duration) -> Result<PredictLine, NnError> {
+pub fn measure_prediction(work: &Work, budget: Duration) -> Result<PredictLine, NnError> {
+    let case = &work.case;
     let mut specs = ParamSpecs::new();
     let model = Model::new(&mut specs, case)?;
     let packed = PackedParams::new(&Params::new(specs, SEED));
-    let sentences = sentences(case);
-    let sentences: Vec<&[u32]> = sentences.iter().map(Vec::as_slice).collect();
-    let lengths: Vec<usize> = sentences.iter().map(|sentence| sentence.len()).collect();
+    let sentences = work.sentences();
+    let lengths: Vec<usize> = sentences.iter().map(|ids| ids.words.len()).collect();
     let mut by_length: Vec<usize> = (0..sentences.len()).collect();
     by_length.sort_by_key(|i| lengths[*i]);
     let sorted_lengths: Vec<usize> = by_length.iter().map(|i| lengths[*i]).collect();
-    let plan = plan_in_order(&sorted_lengths, BULK_TOKENS);
+    let batch = |batch: Vec<usize>| {
+        let chosen: Vec<&TokenIds> = batch.into_iter().map(|i| &sentences[by_length[i]]).collect();
+        together(&chosen)
+    };
+    let batches: Vec<TokenIds> =
+        plan_in_order(&sorted_lengths, BULK_TOKENS).into_iter().map(batch).collect();
 
     let mut labels = Vec::new();
     let one = passes(budget, || {
         labels = sentences
             .iter()
-            .map(|sentence| label(&model, &packed, &[*sentence]))
+            .map(|sentence| label(&model, &packed, sentence))
             .collect::<Result<Vec<_>, _>>()?
             .concat();
         Ok(())
     })?;
     let bulk = passes(budget, || {
-        for batch in &plan {
-            let chosen: Vec<&[u32]> = batch.iter().map(|i| sentences[by_length[*i]]).collect();
-            label(&model, &packed, &chosen)?;
+        for batch in &batches {
+            label(&model, &packed, batch)?;
         }
         Ok(())
     })?;
@@ -153,10 +136,11 @@ mod tests {
             let mut specs = ParamSpecs::new();
             let model = Model::new(&mut specs, &case).unwrap();
             let packed = PackedParams::new(&Params::new(specs, SEED));
-            let sentences = sentences(&case);
-            let all: Vec<&[u32]> = sentences.iter().map(Vec::as_slice).collect();
+            let work = Work::drawn(case);
+            let sentences = work.sentences();
+            let all = together(&sentences.iter().collect::<Vec<_>>());
             let together = label(&model, &packed, &all).unwrap();
-            let line = measure_prediction(&case, Duration::ZERO).unwrap();
+            let line = measure_prediction(&work, Duration::ZERO).unwrap();
             assert_eq!((line.sentences, line.tokens), (80, together.len()));
             assert_eq!(line.labels, together);
             assert!(line.one_per_s > 0.0 && line.bulk_per_s > 0.0);
