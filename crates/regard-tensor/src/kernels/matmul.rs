@@ -214,14 +214,15 @@ fn multiply<T: Real>(
         block(0, m, 0, n);
         return;
     }
-    // Cut the longer side into at most eight pieces of at least 48: enough pieces to balance a few cores, few enough
-    // that reading the other side again costs little. An A that lies by columns is copied by every piece
+    // Cut the longer side into as many pieces as there are threads, or twice and more times as many where they would be
+    // long: each reads the other side once more. At most eight, of at least 48. An A that lies by columns is copied by every piece
     // that reads it, so that its rows are cut as soon as there are enough of them. What is packed on the way is
     // packed by one piece alone.
     let fresh = matches!(b, Right::Fresh(_));
     let by_rows = !fresh && (m >= n || (a.col_stride != 1 && m >= 4 * 48));
     let long = if by_rows { m } else { n };
-    let pieces = (long / 48).clamp(1, 8);
+    let threads = crate::parallel::threads();
+    let pieces = (threads * long.div_ceil(threads * 2 * ROWS)).min(long / 48).clamp(1, 8);
     let step = long.div_ceil(pieces).next_multiple_of(if by_rows { 12 } else { 2 * COLUMNS });
     let _call = crate::parallel::call();
     (0..long.div_ceil(step)).into_par_iter().for_each(|p| {
