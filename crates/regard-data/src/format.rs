@@ -95,6 +95,20 @@ impl Format {
         }
     }
 
+    /// As [`parse`](Self::parse), for a file that is to be read: where its ending does not tell the format, and there is no
+    /// such file, it says so.
+    ///
+    /// # Errors
+    /// Those of [`parse`](Self::parse); [`NotFound`](DataError::NotFound).
+    pub fn of_file(name: &str, column: &str, path: &Path) -> Result<Self, DataError> {
+        match Self::parse(name, column, path) {
+            Err(DataError::UnknownEnding { file }) if !path.exists() => {
+                Err(DataError::NotFound { file })
+            }
+            format => format,
+        }
+    }
+
     /// The name for [`parse`](Self::parse): `conllu`, `columns` or `text`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -200,6 +214,11 @@ mod tests {
         for path in ["-", "", "a.gz", "conllu", "a.doc", "/", ".."] {
             let error = parse("auto", "", path).unwrap_err();
             assert!(matches!(error, DataError::UnknownEnding { .. }), "{path}: {error:?}");
+        }
+        let of_file = |path: &Path| Format::of_file("auto", "", path).unwrap_err();
+        assert!(matches!(of_file(Path::new("no/such.doc")), DataError::NotFound { .. }));
+        for path in ["..", "/"] {
+            assert!(matches!(of_file(Path::new(path)), DataError::UnknownEnding { .. }));
         }
     }
 

@@ -66,7 +66,7 @@ pub use parallel::{
     Pair, PairColumn, PairColumns, Segments, read_pair_table, read_parallel, read_segments,
     read_translated,
 };
-pub use reader::{Sentences, read_path};
+pub use reader::{Sentences, open_file, read_path};
 pub use rng::SplitMix64;
 pub use sentence::{Line, LineEnd, LineKind, Sentence, Separator};
 pub use tokeniser::{BEGIN, BEGIN_ID, END, END_ID, Tokeniser, TokeniserKind, TokeniserSettings};

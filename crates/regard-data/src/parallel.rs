@@ -2,11 +2,12 @@
 //! table are.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use crate::error::{DataError, Place, clip};
 use crate::lines::Lines;
+use crate::reader::open_file;
 
 /// A segment in two languages, without the white space around it, but for [`read_translated`]. A side can
 /// be empty.
@@ -269,14 +270,7 @@ fn position(column: &PairColumn, header: &[String], file: &str) -> Result<usize,
 }
 
 fn open(path: &Path) -> Result<(String, File), DataError> {
-    let name = path.display().to_string();
-    match File::open(path) {
-        Ok(file) => Ok((name, file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(DataError::NotFound { file: name })
-        }
-        Err(source) => Err(DataError::Read { file: name, source }),
-    }
+    Ok((path.display().to_string(), open_file(path)?))
 }
 
 #[cfg(test)]

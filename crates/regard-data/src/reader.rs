@@ -133,15 +133,22 @@ impl Sentences<File> {
     /// [`NotFound`](DataError::NotFound), or [`Read`](DataError::Read) if it cannot be opened; then as
     /// [`new`](Self::new).
     pub fn open(path: &Path, format: &Format) -> Result<Self, DataError> {
-        let name = path.display().to_string();
-        match File::open(path) {
-            Ok(file) => Self::new(file, &name, format),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(DataError::NotFound { file: name })
-            }
-            Err(source) => Err(DataError::Read { file: name, source }),
-        }
+        Self::new(open_file(path)?, &path.display().to_string(), format)
     }
+}
+
+/// Opens a file to read.
+///
+/// # Errors
+/// [`NotFound`](DataError::NotFound) and [`Read`](DataError::Read), which name it.
+pub fn open_file(path: &Path) -> Result<File, DataError> {
+    File::open(path).map_err(|source| {
+        let file = path.display().to_string();
+        match source.kind() {
+            io::ErrorKind::NotFound => DataError::NotFound { file },
+            _ => DataError::Read { file, source },
+        }
+    })
 }
 
 impl<R: Read> Iterator for Sentences<R> {

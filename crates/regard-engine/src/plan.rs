@@ -105,9 +105,15 @@ pub(crate) fn tiles(range: Range<usize>, size: usize) -> impl Iterator<Item = Ra
     })
 }
 
+/// What of a region is taken, in a cache line of its own.
+#[repr(align(128))]
+struct Taken(AtomicUsize);
+
 /// The results of `f(scratch, n)` for n in 0..count, in order; computed by several threads where
 /// `work` (multiply-adds of the whole) is worth it. On the calling thread `scratch` is used,
 /// elsewhere what `new` makes, once for each thread that takes part.
+///
+/// Each thread has a region of its own, call after call, whose rows its cache may still hold; then it helps the others.
 pub(crate) fn run<S: Send, R: Send>(
     scratch: &mut S,
     count: usize,
@@ -121,27 +127,32 @@ pub(crate) fn run<S: Send, R: Send>(
     }
     let _call = parallel::call();
     let at_once = (GRAIN * count / work).max(1);
-    let next = AtomicUsize::new(0);
+    let tasks = threads.min(count.div_ceil(at_once));
+    let border = |region: usize| count * region / tasks;
+    let taken: Vec<_> = (0..tasks).map(|region| Taken(AtomicUsize::new(border(region)))).collect();
     // Takes some, and some more, until all are taken.
     let take = |scratch: &mut S| {
+        let own = rayon::current_thread_index().unwrap_or(0);
         let mut done = Vec::new();
-        loop {
-            let first = next.fetch_add(at_once, Ordering::Relaxed);
-            if first >= count {
-                return done;
+        for region in (0..tasks).map(|n| (own + n) % tasks) {
+            let end = border(region + 1);
+            loop {
+                let first = taken[region].0.fetch_add(at_once, Ordering::Relaxed);
+                if first >= end {
+                    break;
+                }
+                let part = first..end.min(first + at_once);
+                done.push((first, part.map(|n| f(scratch, n)).collect::<Vec<R>>()));
             }
-            let end = count.min(first + at_once);
-            done.push((first, (first..end).map(|n| f(scratch, n)).collect::<Vec<R>>()));
         }
+        done
     };
-    let other = |_| {
-        // A thread that comes too late makes nothing.
-        if next.load(Ordering::Relaxed) < count { take(&mut new()) } else { Vec::new() }
-    };
-    let others = 1..threads.min(count.div_ceil(at_once));
+    let is_left = |region: usize| taken[region].0.load(Ordering::Relaxed) < border(region + 1);
+    // A thread that comes too late makes nothing.
+    let other = |_| if (0..tasks).any(is_left) { take(&mut new()) } else { Vec::new() };
     let (mut done, of_others) = rayon::join(
         || take(scratch),
-        || others.into_par_iter().with_max_len(1).map(other).collect::<Vec<_>>(),
+        || (1..tasks).into_par_iter().with_max_len(1).map(other).collect::<Vec<_>>(),
     );
     done.extend(of_others.into_iter().flatten());
     done.sort_unstable_by_key(|(first, _)| *first);

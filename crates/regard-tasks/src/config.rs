@@ -111,6 +111,14 @@ impl Layer {
             return Err(ConfigError::NoValue(text.into()));
         }
         let read = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
+        if read.is_none() && is_large(value) {
+            return Err(ConfigError::Type {
+                origin: format!("--set {text}"),
+                key: key.into(),
+                expected: format!("from {} to {} if a whole number", i64::MIN, i64::MAX),
+                actual: value.into(),
+            });
+        }
         let mut value = read.unwrap_or_else(|| Value::String(value.into()));
         let mut parts: Vec<&str> = key.split('.').collect();
         let first = parts.remove(0);
@@ -127,6 +135,12 @@ impl Layer {
     pub fn text(&self, section: &str, key: &str) -> Option<&str> {
         self.table.get(section)?.as_table()?.get(key)?.as_str()
     }
+}
+
+/// Whether a text is a whole number, which TOML refused as too large.
+fn is_large(value: &str) -> bool {
+    let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
+    digits.len() >= 19 && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Lays `layers` over `defaults`, later ones above, and reads the result.
@@ -309,6 +323,10 @@ mod tests {
             (&["model.seed=3"], "unknown key `model.seed`; did you mean `seed`?"),
             (&["model.layers=two"], "`model.layers` must be an integer, got string \"two\""),
             (&["model.layers=2.5"], "`model.layers` must be an integer, got float 2.5"),
+            (
+                &["model.layers=99999999999999999999"],
+                "`model.layers` must be from -9223372036854775808 to 9223372036854775807 if a whole number",
+            ),
             (&["model=3"], "`model` must be a table, got integer 3"),
             (&["seed"], "--set seed: write it as key=value"),
             (&["=3"], "--set =3: write it as key=value"),

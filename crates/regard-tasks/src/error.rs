@@ -41,6 +41,9 @@ pub enum TaskError {
     /// The output folder exists and holds something else.
     #[error("{path} is not empty and holds no run; choose an empty or a new folder", path = .0.display())]
     NotARunFolder(PathBuf),
+    /// A file stands where the output folder is to be.
+    #[error("{path} is a file; choose an empty or a new folder", path = .0.display())]
+    FileThere(PathBuf),
     /// Another training writes into the output folder.
     #[error(
         "another training is writing into {path}; wait until it has ended or stop it, or choose another \

@@ -109,6 +109,9 @@ impl RunFolder {
     /// # Errors
     /// It holds a run or something else already, or cannot be made; another training writes into it.
     pub fn create(path: &Path) -> Result<Self, TaskError> {
+        if path.is_file() {
+            return Err(TaskError::FileThere(path.into()));
+        }
         fs::create_dir_all(path).map_err(TaskError::io("create", path))?;
         let lock = lock(path)?;
         if path.join(files::CONFIG).exists() {

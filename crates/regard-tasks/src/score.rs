@@ -24,7 +24,7 @@ pub fn score_files(
     train: Option<&Path>,
 ) -> Result<TagEvaluation, TaskError> {
     let read = |path: &Path| -> Result<Vec<Sentence>, TaskError> {
-        let format = Format::parse(format, column, path)?;
+        let format = Format::of_file(format, column, path)?;
         if !format.has_labels() {
             return Err(TaskError::NoLabels(path.display().to_string()));
         }

@@ -13,7 +13,7 @@ use regard::tasks::translate::TASK;
 use crate::args::{at_least, named_file};
 use crate::fault::{Outcome, not_for_task};
 use crate::identity::Source;
-use crate::output::{apart, beside_run, not_input};
+use crate::output::{apart, beside_run, not_input, writable};
 
 /// See what attention did with one sentence, number by number
 ///
@@ -89,7 +89,11 @@ pub(crate) fn run(args: &LookArgs) -> Result<Outcome> {
     let input = args.tag.file.as_deref().map(Source::File);
     not_input(input.as_slice(), &outputs)?;
     beside_run(&args.run, &outputs)?;
-    if task_of(&args.run)? == TASK {
+    let task = task_of(&args.run)?;
+    for path in outputs.iter().filter_map(|(_, path)| *path) {
+        writable(path)?;
+    }
+    if task == TASK {
         not_for_task(args.tag.given(), "translator")?;
         translate::run(args)?;
     } else {

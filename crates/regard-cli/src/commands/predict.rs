@@ -3,12 +3,12 @@
 mod tag;
 mod translate;
 
-use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
+use regard::data::open_file;
 use regard::tasks::run::task_of;
 use regard::tasks::translate::TASK;
 
@@ -103,8 +103,7 @@ struct Input {
 impl Input {
     fn open(path: Option<&Path>, what: &str) -> Result<Self> {
         if let Some(path) = path {
-            let file =
-                File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let file = open_file(path)?;
             return Ok(Self { stream: Box::new(file), name: path.display().to_string() });
         }
         if io::stdin().is_terminal() {

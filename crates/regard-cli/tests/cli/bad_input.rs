@@ -50,6 +50,7 @@ fn data_files() {
         ("plain.txt", &["plain.txt: no labels in this format"]),
         ("data.xyz", &["the name does not tell the format", "hint: name the format with --format"]),
         ("none.conllu", &["none.conllu: no such file"]),
+        ("none", &["none: no such file"]),
         ("", &["cannot be read"]),
     ] {
         let format = if name.is_empty() { "--format conllu" } else { "" };
@@ -344,8 +345,14 @@ fn blank_lines_alone_come_back_from_a_tagger() {
         ("", "# a comment\n\n"),
     ] {
         let line = format!("predict {{}}/run {flags}");
-        assert_eq!(run_with_input(folder.path(), &line, text.as_bytes()).ok(), text, "{flags}");
+        let done = run_with_input(folder.path(), &line, text.as_bytes());
+        assert!(done.err.contains("standard input has no sentence"), "{done:?}");
+        assert_eq!(done.ok(), text, "{flags}");
     }
+    let err = run(folder.path(), "predict {}/run {}/none").fails();
+    assert!(err.contains("none: no such file"), "{err}");
+    let err = run(folder.path(), "train tag --train {}/train.conllu --out {}/dev.conllu").fails();
+    assert!(err.contains("dev.conllu is a file; choose an empty or a new folder"), "{err}");
     fs::write(folder.path().join("blank.txt"), "\n\n").unwrap();
     let done = run(folder.path(), "predict {}/run {}/blank.txt -o {}/out");
     assert!(done.err.contains("(0 sentences, 0 words)"), "{done:?}");

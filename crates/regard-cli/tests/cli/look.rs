@@ -77,6 +77,8 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     for (line, message) in [
         ("look {}/fc --text the", "model `fc` has no attention to look at; train one with --model"),
         ("look {}/run --text the --head 2", "there is no layer 0 with a head 2"),
+        ("look {}/run --text the --csv {}/none/a.csv", "cannot write"),
+        ("look {}/run --text the --svg {}/run", "cannot write"),
         ("look {}/run --text the --layer 1", "the model has 1 layers of 2 heads"),
         ("look {}/run --file {}/long.txt", "301 words; look shows 300 at most"),
     ] {

@@ -107,7 +107,7 @@ fn hash_dev(config: &TagConfig) -> Result<String, TaskError> {
 fn read_corpus(config: &TagConfig) -> Result<Corpus, TaskError> {
     let read = |file: &str| -> Result<Vec<Sentence>, TaskError> {
         let path = Path::new(file);
-        let format = Format::parse(&config.data.format, &config.data.column, path)?;
+        let format = Format::of_file(&config.data.format, &config.data.column, path)?;
         if !format.has_labels() {
             return Err(TaskError::NoLabels(file.into()));
         }

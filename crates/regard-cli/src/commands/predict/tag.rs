@@ -46,9 +46,10 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
     let format = model.format(name, column, path.unwrap_or(Path::new("-")))?;
     let Input { stream: input, name } = Input::open(path, format.name())?;
     let chunk = args.chunk_words.unwrap_or(CHUNK_WORDS);
+    let done;
     if let Some(path) = file(all.output.as_ref()) {
         let mut out = whole_file(path)?;
-        let done = predict_stream(&model, input, &name, &format, &mut out, chunk)
+        done = predict_stream(&model, input, &name, &format, &mut out, chunk)
             .with_context(|| format!("{} is not written", path.display()))?;
         out.finish()?;
         tell(&format!(
@@ -59,7 +60,10 @@ pub(super) fn run(all: &PredictArgs) -> Result<()> {
         ));
     } else {
         let mut out = BufWriter::new(io::stdout().lock());
-        predict_stream(&model, input, &name, &format, &mut out, chunk)?;
+        done = predict_stream(&model, input, &name, &format, &mut out, chunk)?;
+    }
+    if done.sentences == 0 {
+        tell(&format!("{name} has no sentence: nothing was labelled"));
     }
     Ok(())
 }

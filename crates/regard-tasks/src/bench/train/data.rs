@@ -57,7 +57,7 @@ impl Work {
     /// The file cannot be read, or has no labels.
     pub fn of_treebank(path: &Path) -> Result<Self, BenchError> {
         let TagConfig { data, model, train } = TagConfig::defaults(ModelKind::Transformer);
-        let format = Format::parse(&data.format, &data.column, path)?;
+        let format = Format::of_file(&data.format, &data.column, path)?;
         let sentences = read_path(path, &format)?;
         let lexicon = Lexicon::build(&sentences, data.min_count, data.lowercase);
         if lexicon.labels.is_empty() {
