@@ -55,12 +55,12 @@ impl<'a, T> Source<'a, T> {
         }
     }
 
-    /// Asks for row i ahead of its use; a row that is not there is passed over.
+    /// Asks for row i ahead of its use, whether it is there or not.
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
-        if let Some(row) = self.there(i) {
-            simd::prefetch(row);
-        }
+        let Rows { data, row_stride, head_stride } = self.rows;
+        let first = (self.start + i).wrapping_mul(row_stride) + self.head * head_stride;
+        simd::prefetch_at(data, first, self.width);
     }
 
     /// The elements from row `i` on, and how many of them lie from one row to the next.

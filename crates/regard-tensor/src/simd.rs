@@ -89,6 +89,18 @@ pub fn prefetch<T>(row: &[T]) {
     let _ = row;
 }
 
+/// As [`prefetch`], for `len` elements from place `first` of an array on, of which none needs to be there.
+#[inline(always)]
+pub fn prefetch_at<T>(array: &[T], first: usize, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    lines_to::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+        array.as_ptr().wrapping_add(first).cast(),
+        len * size_of::<T>(),
+    );
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, first, len);
+}
+
 /// As [`prefetch`], but into the second-level cache: for rows whose distance lets few of them lie in the first at a time.
 #[inline(always)]
 pub fn prefetch_near<T>(row: &[T]) {
@@ -101,12 +113,16 @@ pub fn prefetch_near<T>(row: &[T]) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_to<const HINT: i32, T>(row: &[T]) {
+    lines_to::<HINT>(row.as_ptr().cast(), size_of_val(row));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn lines_to<const HINT: i32>(start: *const i8, bytes: usize) {
     const LINE: usize = 64;
-    for at in (0..size_of_val(row)).step_by(LINE) {
+    for at in (0..bytes).step_by(LINE) {
         // SAFETY: every x86-64 has the instruction, which reads nothing, wherever it points.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<HINT>(row.as_ptr().cast::<i8>().wrapping_add(at));
-        };
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.wrapping_add(at)) };
     }
 }
 
