@@ -439,9 +439,14 @@ impl<'a, T: Real> Backward<'a, T> {
             if own {
                 call.score.own_key_backward(unit.kv_head, j, &dk, &mut dparams.score);
             }
-            let dk = if own { &[][..] } else { &dk };
-            // SAFETY: tasks have different (item, key head), and different items different rows.
-            unsafe { self.targets.take_key(item.kv_start + j, unit.kv_head, dk, &dv) };
+            let (dk, dv, targets) = (if own { &[][..] } else { &dk }, &dv[..], &self.targets);
+            simd::vectorise(
+                #[inline(always)]
+                move || {
+                    // SAFETY: tasks have different (item, key head), and different items different rows.
+                    unsafe { targets.take_key(item.kv_start + j, unit.kv_head, dk, dv) };
+                },
+            );
         }
     }
 

@@ -157,11 +157,13 @@ fn pieces<'a, T: Real, const N: usize>(
     let (pieces, rest) = row.as_chunks::<N>();
     let (out_pieces, out_rest) = out[..row.len()].as_chunks_mut::<N>();
     for (out, piece) in out_pieces.iter_mut().zip(pieces) {
+        let Some(factor) = factor else {
+            *out = *piece;
+            continue;
+        };
         let mut piece = *piece;
-        if let Some(factor) = factor {
-            for x in &mut piece {
-                *x *= factor;
-            }
+        for x in &mut piece {
+            *x *= factor;
         }
         *out = piece;
     }
