@@ -164,6 +164,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn results_come_in_order_whichever_threads_take_part() {
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for (count, work) in [(0, 0), (1, SERIAL), (7, SERIAL), (100, SERIAL), (100, 1 << 40)] {
+                let once = AtomicUsize::new(0);
+                let f = |seen: &mut usize, n: usize| {
+                    *seen += 1;
+                    once.fetch_add(1, Ordering::Relaxed);
+                    n * n
+                };
+                let done = pool.install(|| run(&mut 0, count, work, || 0, f));
+                assert_eq!(done, (0..count).map(|n| n * n).collect::<Vec<_>>());
+                assert_eq!(once.into_inner(), count, "{threads} threads, {work}");
+            }
+        }
+    }
+
+    #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "a list of one tile")]
     fn tiles_begin_at_borders_and_cover_the_range() {
         let cut = |range| tiles(range, 64).collect::<Vec<_>>();

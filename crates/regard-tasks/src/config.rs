@@ -111,14 +111,6 @@ impl Layer {
             return Err(ConfigError::NoValue(text.into()));
         }
         let read = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
-        if read.is_none() && is_large(value) {
-            return Err(ConfigError::Type {
-                origin: format!("--set {text}"),
-                key: key.into(),
-                expected: format!("from {} to {} if a whole number", i64::MIN, i64::MAX),
-                actual: value.into(),
-            });
-        }
         let mut value = read.unwrap_or_else(|| Value::String(value.into()));
         let mut parts: Vec<&str> = key.split('.').collect();
         let first = parts.remove(0);
@@ -244,7 +236,10 @@ fn merge(
                     origin: origin.into(),
                     key: full,
                     expected: format!("{} {}", article(old.type_str()), old.type_str()),
-                    actual: format!("{} {value}", value.type_str()),
+                    actual: match value.as_str().filter(|text| is_large(text)) {
+                        Some(text) => format!("{text}, which is beyond 64 bits"),
+                        None => format!("{} {value}", value.type_str()),
+                    },
                 });
             }
         }
@@ -325,7 +320,7 @@ mod tests {
             (&["model.layers=2.5"], "`model.layers` must be an integer, got float 2.5"),
             (
                 &["model.layers=99999999999999999999"],
-                "`model.layers` must be from -9223372036854775808 to 9223372036854775807 if a whole number",
+                "`model.layers` must be an integer, got 99999999999999999999, which is beyond 64 bits",
             ),
             (&["model=3"], "`model` must be a table, got integer 3"),
             (&["seed"], "--set seed: write it as key=value"),

@@ -163,6 +163,21 @@ impl RunFolder {
         &self.path
     }
 
+    /// Checks that no file of the data would be overwritten: none is one of the folder's.
+    ///
+    /// # Errors
+    /// One is.
+    pub(crate) fn holds_none_of(&self, data: &[PathBuf]) -> Result<(), TaskError> {
+        let Ok(folder) = self.path.canonicalize() else { return Ok(()) };
+        let within = |file: &PathBuf| {
+            file.canonicalize().is_ok_and(|file| file.parent() == Some(folder.as_path()))
+        };
+        if data.iter().any(within) {
+            return Err(TaskError::NotARunFolder(self.path.clone()));
+        }
+        Ok(())
+    }
+
     /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

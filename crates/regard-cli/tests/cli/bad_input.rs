@@ -349,6 +349,23 @@ fn blank_lines_alone_come_back_from_a_tagger() {
         assert!(done.err.contains("standard input has no sentence"), "{done:?}");
         assert_eq!(done.ok(), text, "{flags}");
     }
+    // A file of the data is not taken for what an interrupted start left; a refused training leaves nothing.
+    fs::create_dir(folder.path().join("own")).unwrap();
+    let words = folder.path().join("own/words.tsv");
+    fs::copy(folder.path().join("train.bio"), &words).unwrap();
+    let line = "train tag --train {}/own/words.tsv --out {}/own";
+    let err = run(folder.path(), line).fails();
+    assert!(err.contains("is not empty and holds no run"), "{err}");
+    assert_eq!(fs::read(&words).unwrap(), fs::read(folder.path().join("train.bio")).unwrap());
+    let line = "train tag --train {}/train.conllu --out {}/refused --set model.heads=3";
+    let err = run(folder.path(), line).fails();
+    assert!(err.contains("`model.heads` must be a divisor"), "{err}");
+    assert!(!folder.path().join("refused").exists());
+    let line = "bench train --treebank {}/train.conllu --save {}/train.conllu";
+    let err = run(folder.path(), line).fails();
+    assert!(err.contains("--save names the input"), "{err}");
+    let err = run(folder.path(), "bench train --case small --save {}/run/words.tsv").fails();
+    assert!(err.contains("--save names the run's own words.tsv"), "{err}");
     let err = run(folder.path(), "predict {}/run {}/none").fails();
     assert!(err.contains("none: no such file"), "{err}");
     let err = run(folder.path(), "train tag --train {}/train.conllu --out {}/dev.conllu").fails();

@@ -34,8 +34,11 @@ pub enum BenchError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// A treebank has nothing to learn.
-    #[error("{}: no labelled sentence", file.display())]
-    NoLabels {
+    #[error(
+        "{}: less than two different labels, so there is nothing to learn; name a file that `regard train tag` could learn from",
+        file.display()
+    )]
+    TooFewLabels {
         /// The file.
         file: PathBuf,
     },

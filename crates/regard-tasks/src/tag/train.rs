@@ -1,7 +1,7 @@
 //! Training a tagger: its data, its loss and its scores, for the loop in [`crate::training`].
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use regard_data::{Format, Sentence, plan, read_path};
@@ -62,9 +62,7 @@ pub fn train(
             *file = whole.map_err(TaskError::io("read", file.as_str()))?.display().to_string();
         }
     }
-    let run = RunFolder::create(request.out)?;
     let lexicon = Lexicon::build(&corpus.train, config.data.min_count, config.data.lowercase);
-    lexicon.save(&run)?;
     let facts = RunFacts {
         task: TASK.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -73,7 +71,12 @@ pub fn train(
         seen_sha256: Some(lexicon.seen_sha256()),
     };
     let text = config_text(&config.to_toml(), &facts);
+    let data = [config.data.train.clone(), config.data.dev.clone()];
     let mut trainer = Trainer::new(TagLearner::new(config, lexicon, corpus)?)?;
+    // Nothing is written before all is known to be well.
+    let run = RunFolder::create(request.out)?;
+    run.holds_none_of(&data.map(PathBuf::from))?;
+    trainer.learner.model.lexicon.save(&run)?;
     trainer.record(run, &text)?;
     trainer.go(request.stop, observer)
 }

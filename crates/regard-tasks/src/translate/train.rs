@@ -1,7 +1,7 @@
 //! Training a translator: its data, its loss and its scores, for the loop in [`crate::training`].
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use regard_data::{Pair, plan};
@@ -65,9 +65,12 @@ pub fn train(
         seen_sha256: None,
     };
     let text = config_text(&config.to_toml(), &facts);
+    let data: Vec<PathBuf> =
+        config.data.train.iter().chain(&config.data.dev).map(PathBuf::from).collect();
     // Whatever the model refuses, before anything is written.
     let mut trainer = Trainer::new(TranslateLearner::new(config, lexicon, corpus)?)?;
     let run = RunFolder::create(request.out)?;
+    run.holds_none_of(&data)?;
     let learner = &trainer.learner;
     learner.model.lexicon.save(&run)?;
     say(&learner.model.lexicon, &learner.corpus, observer);

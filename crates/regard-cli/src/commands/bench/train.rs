@@ -7,11 +7,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use regard::report::{Align, Table};
 use regard::tasks::bench::train::{TrainLine, Work, chosen, measure_training, save_start};
+use regard::tasks::run::files;
 
 use super::{list, seconds, work};
 use crate::args::named_file;
 use crate::fault::Outcome;
-use crate::output::{print, print_json, tell};
+use crate::identity::Source;
+use crate::output::{beside_run, not_input, print, print_json, tell};
 use crate::text::count;
 
 #[derive(Debug, Args)]
@@ -54,6 +56,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<Outcome> {
     let cases = chosen(&args.case, &args.model)?;
     if args.list {
         return list(&cases);
+    }
+    if let Some(path) = &args.save {
+        let output = [("--save", Some(path.as_path()))];
+        let input = args.treebank.as_deref().map(Source::File);
+        not_input(input.as_slice(), &output)?;
+        // A folder that holds a run keeps its files.
+        if let Some(folder) = path.parent().filter(|folder| folder.join(files::CONFIG).exists()) {
+            beside_run(folder, &output)?;
+        }
     }
     let work = work(args.treebank.as_deref(), cases)?;
     if let Some(path) = &args.save {

@@ -34,7 +34,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// A case of fixed sizes with [`DRAWN`] batches: words drawn evenly from the vocabulary; a word's label is its number
+    /// A case of fixed sizes with ten batches: words drawn evenly from the vocabulary; a word's label is its number
     /// modulo the number of labels, so that there is something to learn.
     pub fn drawn(case: TrainCase) -> Self {
         let key = Key::new(0).named("bench train");
@@ -51,17 +51,17 @@ impl Work {
     }
 
     /// The `transformer` that `train tag` trains by default, without dropout, and the first batches of its first epoch on a
-    /// labelled file, at most [`OF_TREEBANK`].
+    /// labelled file, at most forty.
     ///
     /// # Errors
-    /// The file cannot be read, or has no labels.
+    /// The file cannot be read, or has less than two labels.
     pub fn of_treebank(path: &Path) -> Result<Self, BenchError> {
         let TagConfig { data, model, train } = TagConfig::defaults(ModelKind::Transformer);
         let format = Format::of_file(&data.format, &data.column, path)?;
         let sentences = read_path(path, &format)?;
         let lexicon = Lexicon::build(&sentences, data.min_count, data.lowercase);
-        if lexicon.labels.is_empty() {
-            return Err(BenchError::NoLabels { file: path.to_path_buf() });
+        if lexicon.labels.len() < 2 {
+            return Err(BenchError::TooFewLabels { file: path.to_path_buf() });
         }
         let lengths: Vec<usize> = sentences.iter().map(|s| s.words.len()).collect();
         let plan = plan(&lengths, train.batch_tokens, train.seed, 1);
@@ -180,6 +180,9 @@ mod tests {
         let sentences = work.sentences();
         let all = together(&sentences.iter().collect::<Vec<_>>());
         assert_eq!(&all, batch);
+        std::fs::write(file.path(), word(1, "a", "DET") + &word(2, "b", "DET") + "\n").unwrap();
+        let one = Work::of_treebank(file.path());
+        assert!(matches!(one, Err(BenchError::TooFewLabels { .. })));
         let none = Work::of_treebank(Path::new("none.conllu"));
         assert!(matches!(none, Err(BenchError::Data(_))));
     }
