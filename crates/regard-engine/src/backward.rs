@@ -357,7 +357,8 @@ impl<'a, T: Real> Backward<'a, T> {
         let Piece { sums, pairs, tiles: jobs } = &mut *piece;
         let (mut start, mut end) = (item.kv_len, 0);
         for (i, n) in part.clone().enumerate() {
-            let (tile, seen) = (tile(n), visible(call, &tile(n)));
+            let tile = tile(n);
+            let seen = visible(call, &tile);
             if !seen.is_empty() {
                 (start, end) = (start.min(seen.start), end.max(seen.end));
             }

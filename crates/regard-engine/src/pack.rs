@@ -59,7 +59,8 @@ impl<'a, T> Source<'a, T> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
         let Rows { data, row_stride, head_stride } = self.rows;
-        let first = (self.start + i).wrapping_mul(row_stride) + self.head * head_stride;
+        let first = (self.start + i).wrapping_mul(row_stride);
+        let first = first.wrapping_add(self.head * head_stride);
         simd::prefetch_at(data, first, self.width);
     }
 
@@ -128,8 +129,8 @@ impl<T: Real> Odd<T> {
     }
 }
 
-/// Columns that a row is written by at a time: read all before any is written, four cache lines are on their way
-/// together, where line by line they wait for each other (a fifth of the time of short items).
+/// Columns that a row is written by at a time, four cache lines, all read before any is written: line by line, packed
+/// documents of 128 keys took 1.13 × as long.
 pub(crate) const WRITTEN: usize = 4 * COLUMNS;
 
 /// Copies a row, in pieces of a length that the compiler knows: a call for each short row takes longer than the row.

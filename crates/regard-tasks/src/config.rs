@@ -129,10 +129,12 @@ impl Layer {
     }
 }
 
-/// Whether a text is a whole number, which TOML refused as too large.
+/// Whether a text is a whole number that TOML has no room for.
 fn is_large(value: &str) -> bool {
     let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
-    digits.len() >= 19 && digits.bytes().all(|b| b.is_ascii_digit())
+    digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.is_empty()
+        && value.parse::<i64>().is_err()
 }
 
 /// Lays `layers` over `defaults`, later ones above, and reads the result.
@@ -321,6 +323,10 @@ mod tests {
             (
                 &["model.layers=99999999999999999999"],
                 "`model.layers` must be an integer, got 99999999999999999999, which is beyond 64 bits",
+            ),
+            (
+                &["model.layers=\"1234567890123456789\""],
+                "`model.layers` must be an integer, got string \"1234567890123456789\"",
             ),
             (&["model=3"], "`model` must be a table, got integer 3"),
             (&["seed"], "--set seed: write it as key=value"),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{TINY, corpus, data, run, run_with_input, train, widths};
+use crate::support::{Done, TINY, corpus, data, regard, run, run_with_input, train, widths};
 use crate::translate_support::{parallel, train_translator};
 
 /// Trains on `{}/FILE`; the error is looked for.
@@ -365,6 +365,10 @@ fn blank_lines_alone_come_back_from_a_tagger() {
     let err = run(folder.path(), line).fails();
     assert!(err.contains("--save names the input"), "{err}");
     let err = run(folder.path(), "bench train --case small --save {}/run/words.tsv").fails();
+    assert!(err.contains("--save names the run's own words.tsv"), "{err}");
+    // By its name alone, from within the folder.
+    let mut command = regard(["bench", "train", "--case", "small", "--save", "words.tsv"]);
+    let err = Done::from(command.current_dir(folder.path().join("run")).output().unwrap()).fails();
     assert!(err.contains("--save names the run's own words.tsv"), "{err}");
     let err = run(folder.path(), "predict {}/run {}/none").fails();
     assert!(err.contains("none: no such file"), "{err}");

@@ -12,7 +12,7 @@ use regard::tasks::run::files;
 use super::{list, seconds, work};
 use crate::args::named_file;
 use crate::fault::Outcome;
-use crate::identity::Source;
+use crate::identity::{Source, place};
 use crate::output::{beside_run, not_input, print, print_json, tell};
 use crate::text::count;
 
@@ -62,7 +62,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<Outcome> {
         let input = args.treebank.as_deref().map(Source::File);
         not_input(input.as_slice(), &output)?;
         // A folder that holds a run keeps its files.
-        if let Some(folder) = path.parent().filter(|folder| folder.join(files::CONFIG).exists()) {
+        let place = place(path);
+        if let Some(folder) = place.parent().filter(|folder| folder.join(files::CONFIG).exists()) {
             beside_run(folder, &output)?;
         }
     }
